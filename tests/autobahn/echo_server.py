@@ -27,11 +27,11 @@ class BinaryReader(FrameReader):
         super().__init__(max_message)
         self.payload = bytearray()
 
-    def _join(self, frame: Frame) -> ReceivedFrame:
-        if not self.in_message:
+    def _join_frame(self, frame: Frame) -> ReceivedFrame:
+        if not self.is_in_message:
             self.payload = bytearray()
         self.payload += frame.data
-        return super()._join(frame)
+        return super()._join_frame(frame)
 
 
 class App:

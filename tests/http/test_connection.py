@@ -605,7 +605,7 @@ def test_timeout_of_a_second_head_closes_after_the_first_answer() -> None:
         assert place.app.waiting.wait(BOUND)
         client.sendall(b"GET")
         protocol = place.connection()
-        until(lambda: protocol._parting)
+        until(lambda: protocol._is_closing)
         place.app.gate.set()
         assert Answer(to_the_end(client)).body == b"waited"
 
@@ -624,17 +624,17 @@ def test_body_timeout_does_not_count_the_time_of_the_application(place: Place) -
         client.sendall(b"POST /x HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 10\r\n\r\n12345")
         protocol = place.connection()
         until(lambda: waits_for_body(protocol))
-        first = protocol._head_timer
+        first = protocol._input_timer
         protocol.flow.read_paused = True  # as if the application did not read
-        protocol.loop.call_soon_threadsafe(protocol._body_is_late)
-        until(lambda: protocol._head_timer is not first)
+        protocol.loop.call_soon_threadsafe(protocol._on_body_timeout)
+        until(lambda: protocol._input_timer is not first)
         assert waits_for_body(protocol)
         client.sendall(b"67890")
         assert Answer(to_the_end(client)).status == 200
 
 
 def waits_for_body(protocol: HttpProtocol) -> bool:
-    return protocol._head_timer is not None and not protocol._in_head
+    return protocol._input_timer is not None and not protocol._is_in_head
 
 
 def test_head_in_pieces_within_the_timeout_is_served(place: Place) -> None:
@@ -710,7 +710,7 @@ def test_stall_timer_stops_when_the_client_has_read_everything() -> None:
         held = 0
         while held <= 32 * 1024 * 1024:
             held += len(client.recv(1_000_000))
-        protocol.loop.call_soon_threadsafe(protocol._check_reader, 1)
+        protocol.loop.call_soon_threadsafe(protocol._check_stall, 1)
         until(lambda: protocol._stall_timer is None)
         client.sendall(GET + b"connection: close\r\n\r\n")
         assert to_the_end(client).count(b"200 OK") == 1
@@ -734,7 +734,7 @@ def test_slow_but_reading_client_is_not_disconnected() -> None:
         while protocol.transport.get_write_buffer_size() == waiting:
             held += len(client.recv(100_000))
         checked = threading.Event()
-        protocol.loop.call_soon_threadsafe(protocol._check_reader, waiting)
+        protocol.loop.call_soon_threadsafe(protocol._check_stall, waiting)
         protocol.loop.call_soon_threadsafe(checked.set)
         assert checked.wait(BOUND)
         assert held + len(to_the_end(client)) > 32 * 1024 * 1024
@@ -754,17 +754,17 @@ def test_idle_connection_is_closed_after_the_keep_alive_timeout() -> None:
         client.sendall(GET + b"\r\n")
         assert b"200 OK" in client.recv(1000)
         assert protocol._idle_timer is first
-        protocol.loop.call_soon_threadsafe(protocol._look_whether_idle)  # it is idle, but not long enough
+        protocol.loop.call_soon_threadsafe(protocol._close_if_idle)  # it is idle, but not long enough
         until(lambda: protocol._idle_timer not in (first, None))
         client.sendall(b"GET /wait HTTP/1.1\r\nhost: a\r\n\r\n")
         assert place.app.waiting.wait(BOUND)
-        protocol.loop.call_soon_threadsafe(protocol._look_whether_idle)  # it waits for us
+        protocol.loop.call_soon_threadsafe(protocol._close_if_idle)  # it waits for us
         until(lambda: protocol._idle_timer is None)
         place.app.gate.set()
         assert b"waited" in client.recv(1000)
         assert protocol._idle_since is not None
         protocol._idle_since -= 2000
-        protocol.loop.call_soon_threadsafe(protocol._look_whether_idle)
+        protocol.loop.call_soon_threadsafe(protocol._close_if_idle)
         assert to_the_end(client) == b""
 
 
@@ -777,7 +777,7 @@ def test_shutdown_lets_a_running_request_finish(asked: bytes) -> None:
             assert place.app.waiting.wait(BOUND)
         protocol.loop.call_soon_threadsafe(protocol.shutdown)
         if asked:
-            until(lambda: protocol._latest is not None and not protocol._latest.keep_alive)
+            until(lambda: protocol._newest_cycle is not None and not protocol._newest_cycle.keep_alive)
             place.app.gate.set()
         assert to_the_end(client).endswith(b"waited" if asked else b"")
 
@@ -790,7 +790,7 @@ def test_early_answer_cancels_the_body_timeout() -> None:
         client.sendall(b"POST /early HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n12345")
         protocol = place.connection()
         assert to_the_end(client).endswith(b"too much")
-        assert protocol._head_timer is None
+        assert protocol._input_timer is None
 
 
 # Requests that clients send on one connection: the path, more header lines, and the length of the body.
@@ -827,7 +827,7 @@ def _scopes_and_bodies(place: Place, requests: list[tuple[bytes, bytes, int]], *
             )
             if in_pieces:
                 client.sendall(data[:20])
-                until(lambda: place.connection()._taken > 0)
+                until(lambda: place.connection()._bytes_since_callback > 0)
                 client.sendall(data[20:])
             else:
                 client.sendall(data)

@@ -215,7 +215,7 @@ def test_comments_do_not_interrupt_a_write() -> None:
         assert client.sent[:3] == ["head", KEEPALIVE_COMMENT, KEEPALIVE_COMMENT]
         client.reads.clear()
         client.sent.clear()
-        while stream._comment is None:
+        while stream._keepalive_task is None:
             await asyncio.sleep(0.001)
         client.reads.set()
         assert not stream.try_write(b"a")

@@ -35,7 +35,7 @@ from antiphon.config import Config, KeyConfig, ServerConfig, key_hash
 from antiphon.errors import ClientDisconnected
 from antiphon.http.access_policy import ANONYMOUS_OWNER, AccessPolicy
 from antiphon.http.connection import HttpProtocol
-from antiphon.http.websocket import MAX_FRAMES_PER_TURN, WebSocket, WebSocketRoutes, WebSocketTimeouts
+from antiphon.http.websocket import MAX_FRAMES_PER_STEP, WebSocket, WebSocketRoutes, WebSocketTimeouts
 
 pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 MAX = 200_000
@@ -487,7 +487,7 @@ def test_invalid_input_closes_with_a_code(place: Place, data: bytes, code: int) 
 
 def test_thousands_of_pings_are_answered_without_delaying_others(place: Place) -> None:
     count = 5000
-    assert count > MAX_FRAMES_PER_TURN * 10
+    assert count > MAX_FRAMES_PER_STEP * 10
     with place.open() as loud, place.open() as other:
         loud.write(b"".join(frame(9, b"%d" % at, mask=b"mask") for at in range(count)) + frame(1, b"the last"))
         other.send("hello")

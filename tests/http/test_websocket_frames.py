@@ -127,7 +127,7 @@ def test_has_partial_input_from_first_byte_to_last() -> None:
         while reader.next_frame() is not None:
             pass
         assert reader.has_partial_input
-    assert reader.in_message
+    assert reader.is_in_message
     reader.feed(data[-1:])
     assert reader.next_frame() == TextMessage("abc")
     assert not reader.has_partial_input

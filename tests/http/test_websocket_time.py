@@ -20,7 +20,7 @@ from antiphon.errors import ClientDisconnected
 from antiphon.http.access_policy import AccessPolicy
 from antiphon.http.connection import HttpProtocol
 from antiphon.http.websocket import (
-    MAX_FRAMES_PER_TURN,
+    MAX_FRAMES_PER_STEP,
     MIN_BYTES_PER_SECOND,
     READ_AHEAD,
     WebSocket,
@@ -533,12 +533,12 @@ def test_pending_writes_after_the_end_have_a_timeout() -> None:
 def test_frames_per_turn_are_limited_and_reading_pauses() -> None:
     async def play(scene: Scene) -> None:
         scene.open()
-        scene.feed(b"".join(frame(1, b"%d" % at) for at in range(MAX_FRAMES_PER_TURN * 2 + 1)))
-        assert (len(scene.heard), scene.line.reads) == (MAX_FRAMES_PER_TURN, False)
+        scene.feed(b"".join(frame(1, b"%d" % at) for at in range(MAX_FRAMES_PER_STEP * 2 + 1)))
+        assert (len(scene.heard), scene.line.reads) == (MAX_FRAMES_PER_STEP, False)
         scene.feed(frame(1, b"a read that was under way"))
-        assert len(scene.heard) == MAX_FRAMES_PER_TURN
+        assert len(scene.heard) == MAX_FRAMES_PER_STEP
         await turns()
-        assert (len(scene.heard), scene.line.reads) == (MAX_FRAMES_PER_TURN * 2 + 2, True)
+        assert (len(scene.heard), scene.line.reads) == (MAX_FRAMES_PER_STEP * 2 + 2, True)
         assert scene.heard[-1] == "a read that was under way"
 
     played(play)
@@ -565,11 +565,11 @@ def test_endpoint_that_pauses_in_a_message_gets_no_other() -> None:
 def test_endpoint_can_pause_and_resume_during_many_frames() -> None:
     async def play(scene: Scene) -> None:
         scene.open()
-        scene.feed(frame(1, b"hello") * (MAX_FRAMES_PER_TURN + 1))
+        scene.feed(frame(1, b"hello") * (MAX_FRAMES_PER_STEP + 1))
         scene.socket.pause()
         await turns()
-        assert (len(scene.heard), scene.line.reads) == (MAX_FRAMES_PER_TURN, True)
-        scene.feed(frame(1, b"hello") * MAX_FRAMES_PER_TURN)
+        assert (len(scene.heard), scene.line.reads) == (MAX_FRAMES_PER_STEP, True)
+        scene.feed(frame(1, b"hello") * MAX_FRAMES_PER_STEP)
         scene.socket.resume()
         await turns()
         scene.socket.pause()
@@ -577,7 +577,7 @@ def test_endpoint_can_pause_and_resume_during_many_frames() -> None:
         scene.socket.pause()
         scene.socket.resume()
         await turns()
-        assert len(scene.heard) == MAX_FRAMES_PER_TURN * 2 + 1
+        assert len(scene.heard) == MAX_FRAMES_PER_STEP * 2 + 1
 
     played(play)
 
@@ -585,7 +585,7 @@ def test_endpoint_can_pause_and_resume_during_many_frames() -> None:
 def test_disconnect_during_many_frames_ends_processing() -> None:
     async def play(scene: Scene) -> None:
         scene.open()
-        scene.feed(frame(9) * (MAX_FRAMES_PER_TURN + 5))
+        scene.feed(frame(9) * (MAX_FRAMES_PER_STEP + 5))
         scene.line.protocol.eof_received()
         assert scene.gone == 1
         await turns()

@@ -40,10 +40,10 @@ class AccessPolicy(Struct, frozen=True, kw_only=True):
     @classmethod
     def from_config(cls, config: Config, environ: Mapping[str, str]) -> AccessPolicy:
         server = config.server
-        own = {_bare(server.host), *map(_bare, server.allowed_hosts)}
-        closed = bool(server.allowed_hosts) or is_loopback(server.host)
+        own_names = {_bare_host_name(server.host), *map(_bare_host_name, server.allowed_hosts)}
+        is_restricted = bool(server.allowed_hosts) or is_loopback(server.host)
         return cls(
-            hosts=None if "*" in own or not closed else frozenset(own | LOOPBACK_NAMES),
+            hosts=None if "*" in own_names or not is_restricted else frozenset(own_names | LOOPBACK_NAMES),
             origins=frozenset(origin.lower().encode() for origin in server.allowed_origins),
             callers={hash: Caller(key.name, key.style) for hash, key in config.key_hashes(environ).items()},
         )
@@ -51,7 +51,7 @@ class AccessPolicy(Struct, frozen=True, kw_only=True):
     def check_host_and_origin(self, scope: Scope) -> None:
         """Refuses a scope whose `Host` or `Origin` is not allowed."""
         match header_values(scope, b"host"):
-            case [host] if self._knows_host(host):
+            case [host] if self._allows_host(host):
                 pass
             case _:
                 raise ClientFault(
@@ -89,15 +89,15 @@ class AccessPolicy(Struct, frozen=True, kw_only=True):
         origins = header_values(scope, b"origin")
         if len(origins) != 1 or origins[0].lower() not in self.origins:
             return []
-        exposed = b"x-request-id, antiphon-losses, antiphon-estimated, retry-after"
+        exposed_headers = b"x-request-id, antiphon-losses, antiphon-estimated, retry-after"
         return [
             (b"access-control-allow-origin", origins[0]),
             (b"vary", b"origin"),
-            (b"access-control-expose-headers", exposed),
+            (b"access-control-expose-headers", exposed_headers),
         ]
 
-    def _knows_host(self, host: bytes) -> bool:
-        name = _cached_host_name(host) if len(host) < MAX_HOST else _host_name(host)
+    def _allows_host(self, host: bytes) -> bool:
+        name = _cached_host_name(host) if len(host) < MAX_CACHED_HOST else _host_name(host)
         return name is not None and (self.hosts is None or name in self.hosts)
 
 
@@ -132,18 +132,18 @@ def _key_in_query(scope: Scope) -> list[bytes]:
 
 def _host_name(host: bytes) -> str | None:
     """The name or address in a `Host` header, without its port; None if it is invalid."""
-    match = HOST.fullmatch(host)
-    return None if match is None else _bare(match[1].decode())
+    match = HOST_PATTERN.fullmatch(host)
+    return None if match is None else _bare_host_name(match[1].decode())
 
 
 _cached_host_name: Final = lru_cache(maxsize=256)(_host_name)
 
 
-def _bare(host: str) -> str:
+def _bare_host_name(host: str) -> str:
     return host.lower().strip("[]").rstrip(".")
 
 
-HOST: Final = re.compile(rb"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?")
+HOST_PATTERN: Final = re.compile(rb"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?")
 MAX_FIELDS: Final = 50  # fields of a query
-MAX_HOST: Final = 260  # bytes of a cached value: a name has at most 253 characters
+MAX_CACHED_HOST: Final = 260  # bytes of a cached value: a name has at most 253 characters
 LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})

@@ -10,9 +10,9 @@ def check_body_headers(scope: Scope, limit: int) -> None:
     """Refuses a body by its headers, before any of it is read."""
     if header_values(scope, b"content-encoding"):
         raise _unsupported("content-encoding: request bodies must not be encoded; send plain JSON")
-    kind = first_header(scope, b"content-type")
-    if kind != b"application/json":  # the usual form
-        _check_type(kind)
+    media_type = first_header(scope, b"content-type")
+    if media_type != b"application/json":  # the usual form
+        _check_media_type(media_type)
     length = first_header(scope, b"content-length")
     if length.isdigit() and int(length[:20]) > limit:
         raise _too_large(limit)
@@ -22,7 +22,7 @@ async def read_body(receive: Receive, limit: int) -> bytes:
     """The whole body, of any number of pieces."""
     message = await receive()
     if message["type"] == "http.request" and not message.get("more_body"):  # the usual case: one piece
-        return _within(bytes(message.get("body", b"")), limit)
+        return _check_size(bytes(message.get("body", b"")), limit)
     pieces: list[bytes] = []
     size = 0
     while message["type"] == "http.request":
@@ -37,17 +37,17 @@ async def read_body(receive: Receive, limit: int) -> bytes:
     raise ClientDisconnected
 
 
-def _check_type(value: bytes) -> None:
-    kind, _, parameters = value.partition(b";")
-    if kind.strip().lower() != b"application/json":
-        shown = kind.strip().decode("latin-1")[:100] or "nothing"
-        raise _unsupported(f"content-type: expected 'application/json', got {shown!r}")
+def _check_media_type(value: bytes) -> None:
+    media_type, _, parameters = value.partition(b";")
+    if media_type.strip().lower() != b"application/json":
+        shown_type = media_type.strip().decode("latin-1")[:100] or "nothing"
+        raise _unsupported(f"content-type: expected 'application/json', got {shown_type!r}")
     charset = parameters.strip().lower().removeprefix(b"charset=").strip(b'"')
     if parameters.strip().lower().startswith(b"charset=") and charset not in (b"utf-8", b"utf8", b"us-ascii"):
         raise _unsupported("content-type: unsupported charset; expected UTF-8")
 
 
-def _within(body: bytes, limit: int) -> bytes:
+def _check_size(body: bytes, limit: int) -> bytes:
     if len(body) > limit:
         raise _too_large(limit)
     return body

@@ -49,17 +49,17 @@ class HttpProtocol(HttpToolsProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.url = b""
-        self._latest: RequestCycle | None = None  # the request with the last head
-        self._running: RequestCycle | None = None  # the request being answered
-        self._waiting: list[RequestCycle] = []  # pipelined requests
-        self._in_head = True  # from the end of a request to the end of the next head
+        self._newest_cycle: RequestCycle | None = None  # the request with the last head
+        self._current_cycle: RequestCycle | None = None  # the request being answered
+        self._pipelined_cycles: list[RequestCycle] = []  # pipelined requests
+        self._is_in_head = True  # from the end of a request to the end of the next head
         self._head_size = 0
-        self._taken = 0  # bytes fed to the parser since its last callback
-        self._parting = False  # no more input is processed
-        self._last_words = b""
+        self._bytes_since_callback = 0  # bytes fed to the parser since its last callback
+        self._is_closing = False  # no more input is processed
+        self._final_response = b""
         self._idle_since: float | None = None  # None while a request is active
         self._idle_timer: asyncio.TimerHandle | None = None
-        self._head_timer: asyncio.TimerHandle | None = None
+        self._input_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
         self._drain_timer: asyncio.TimerHandle | None = None
         self._socket: WebSocket | None = None  # set after an upgrade
@@ -69,18 +69,18 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         transport.set_write_buffer_limits(WRITE_HIGH, WRITE_LOW)
-        self._head_timer = self.loop.call_later(self.head_timeout, self._head_is_late)
+        self._input_timer = self.loop.call_later(self.head_timeout, self._on_head_timeout)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        running, self._running, self._latest = self._running, None, None
+        running, self._current_cycle, self._newest_cycle = self._current_cycle, None, None
         if running is not None:
             running.on_disconnect()
-        self._waiting.clear()
+        self._pipelined_cycles.clear()
         super().connection_lost(exc)
         self._stop_timers()
 
     def _stop_timers(self) -> None:
-        for timer in (self._head_timer, self._idle_timer, self._stall_timer, self._drain_timer):
+        for timer in (self._input_timer, self._idle_timer, self._stall_timer, self._drain_timer):
             if timer is not None:
                 timer.cancel()
 
@@ -88,34 +88,34 @@ class HttpProtocol(HttpToolsProtocol):
     # of it, and a client that has disconnected must not keep its upstream busy (docs/decisions/0005).
 
     def data_received(self, data: bytes) -> None:
-        if self._parting:
+        if self._is_closing:
             return
         self._idle_since = None
         for start in range(0, len(data), HEAD_LIMIT):  # a read may exceed the head limit, so it is checked in parts
             rest = data[start : start + HEAD_LIMIT]
-            while rest and not self._parting:
-                rest = self._feed(rest)
-        self._watch_head()
+            while rest and not self._is_closing:
+                rest = self._feed_parser(rest)
+        self._set_input_timer()
 
-    def _feed(self, data: bytes) -> bytes:
+    def _feed_parser(self, data: bytes) -> bytes:
         """Feeds bytes to the parser; returns the bytes that must be fed again."""
         if self._socket is not None:  # bytes after the upgrade
             self._socket.data_received(data)
             return b""
-        self._taken += len(data)
+        self._bytes_since_callback += len(data)
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as pause:
             rest = data[pause.args[0] :]
             if self._socket is None:
                 return self._head_without_upgrade() + rest
-            self._hand_over_to(self._socket)
+            self._switch_to_websocket(self._socket)
             return rest
         except httptools.HttpParserError as error:
-            self._refuse(_fault_of(error))
+            self._refuse_input(_error_behind(error))
         else:
-            if self._taken > HEAD_LIMIT:  # head, trailers, or chunk extensions
-                self._refuse(_too_large())
+            if self._bytes_since_callback > HEAD_LIMIT:  # head, trailers, or chunk extensions
+                self._refuse_input(_too_large())
         return b""
 
     def _head_without_upgrade(self) -> bytes:
@@ -133,14 +133,14 @@ class HttpProtocol(HttpToolsProtocol):
             raise ClientFault(
                 "WebSockets are disabled: send the request with POST", code="upgrade_required", status=426
             )
-        if self._running is not None:
+        if self._current_cycle is not None:
             raise BadHandshake("earlier requests on this connection are still in flight")
         self.scope["method"] = method
         self.scope["http_version"] = version
         self._set_target()
         return websockets.accept(cast(Scope, self.scope))
 
-    def _hand_over_to(self, socket: WebSocket) -> None:
+    def _switch_to_websocket(self, socket: WebSocket) -> None:
         """Turns the connection into a WebSocket and stops all HTTP timers."""
         self._stop_timers()
         self.connections.discard(self)
@@ -149,7 +149,7 @@ class HttpProtocol(HttpToolsProtocol):
         if self.flow.write_paused:  # by an earlier response
             socket.pause_writing()
 
-    # What the parser says
+    # Parser callbacks
 
     def on_message_begin(self) -> None:
         self.url = b""
@@ -175,7 +175,7 @@ class HttpProtocol(HttpToolsProtocol):
         self.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._in_head:
+        if not self._is_in_head:
             return  # a trailer: ignored, so that headers do not change after they were read
         self._head_size += len(name) + len(value) + 4
         if self._head_size > HEAD_LIMIT or len(self.headers) == MAX_HEADERS:
@@ -186,71 +186,71 @@ class HttpProtocol(HttpToolsProtocol):
         self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        self._taken = 0
+        self._bytes_since_callback = 0
         version = self.parser.get_http_version()
         method = self.parser.get_method().decode("ascii")
         _check_framing(version, self.headers)
         if self.parser.should_upgrade():
             if method == "CONNECT":
                 raise ClientFault("CONNECT: this server is not a proxy")
-            if _asks_for_websocket(self.headers):
+            if _is_websocket_upgrade(self.headers):
                 self._socket = self._admit_websocket(method, version)
-            return  # the parser stops here; `_feed` continues
+            return  # the parser stops here; `_feed_parser` continues
         self.scope["method"] = method
         self.scope["http_version"] = version
         self._set_target()
-        self._in_head = False
+        self._is_in_head = False
         keep_alive = version == "1.1" and self.parser.should_keep_alive()
         scope = cast(Scope, self.scope)
-        cycle = self._latest = RequestCycle(
+        cycle = self._newest_cycle = RequestCycle(
             self, scope, keep_alive=keep_alive, expects_continue=self.expect_100_continue
         )
-        if self._running is None:
-            self._start(cycle)
+        if self._current_cycle is None:
+            self._start_cycle(cycle)
             return
-        self._waiting.append(cycle)
-        if len(self._waiting) >= MAX_PIPELINED:  # not earlier: a paused socket does not notice a disconnect
+        self._pipelined_cycles.append(cycle)
+        if len(self._pipelined_cycles) >= MAX_PIPELINED:  # not earlier: a paused socket does not notice a disconnect
             self.flow.pause_reading()
 
     def on_body(self, body: bytes) -> None:
-        self._taken = 0
-        assert self._latest is not None  # set by its head
-        self._latest.add_body(body)
+        self._bytes_since_callback = 0
+        assert self._newest_cycle is not None  # set by its head
+        self._newest_cycle.add_body(body)
 
     def on_message_complete(self) -> None:
-        self._taken = 0
-        if not self._in_head:
-            self._in_head = True
-            assert self._latest is not None
-            self._latest.end_body()
+        self._bytes_since_callback = 0
+        if not self._is_in_head:
+            self._is_in_head = True
+            assert self._newest_cycle is not None
+            self._newest_cycle.end_body()
 
     def _set_target(self) -> None:
-        target = _cached_target(self.url) if len(self.url) <= SHORT else _target(self.url)
+        target = _cached_target(self.url) if len(self.url) <= MAX_CACHED_URL else _target(self.url)
         if target.host:  # RFC 9112, 3.2.2: an absolute target replaces the Host header
             self.headers[:] = [(b"host", target.host), *(header for header in self.headers if header[0] != b"host")]
         self.scope["path"] = self.root_path + target.path
         self.scope["raw_path"] = self.root_path.encode("ascii") + target.raw_path
         self.scope["query_string"] = target.query
 
-    # One answer after the other
+    # Responses, in the order of their requests
 
     @property
     def default_headers(self) -> Headers:
         return self.server_state.default_headers
 
     def on_response_complete(self) -> None:
-        self._running = None
+        self._current_cycle = None
         self.server_state.total_requests += 1
         if not self.transport.is_closing():
             self.flow.resume_reading()
-            if self._waiting:
-                self._start(self._waiting.pop(0))
+            if self._pipelined_cycles:
+                self._start_cycle(self._pipelined_cycles.pop(0))
                 return
-            if self._parting and self._drain_timer is None:
-                self._part()
+            if self._is_closing and self._drain_timer is None:
+                self._send_final_response()
             else:
-                self._wait_for_more()
-        self._watch_reader()
+                self._start_idle_timer()
+        self._start_stall_timer()
 
     def shutdown(self) -> None:
         """The server stops: this connection finishes its current request. Also notifies the application, which nothing
@@ -258,72 +258,72 @@ class HttpProtocol(HttpToolsProtocol):
         start_shutdown = getattr(self.app, "start_shutdown", None)
         if start_shutdown is not None:
             start_shutdown()
-        if self._latest is None or self._latest.is_complete:
+        if self._newest_cycle is None or self._newest_cycle.is_complete:
             self.transport.close()
         else:
-            self._latest.keep_alive = False
+            self._newest_cycle.keep_alive = False
 
-    def _start(self, cycle: RequestCycle) -> None:
-        self._running = cycle
+    def _start_cycle(self, cycle: RequestCycle) -> None:
+        self._current_cycle = cycle
         if not self.flow.write_paused:  # the write buffer may grow again
-            self._forget_reader()
+            self._stop_stall_timer()
         cycle.start(cast(Any, self.app))
 
-    def _wait_for_more(self) -> None:
+    def _start_idle_timer(self) -> None:
         self._idle_since = self.loop.time()
         if self._idle_timer is None:  # one timer for many requests: it checks the time when it fires
-            self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._look_whether_idle)
+            self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._close_if_idle)
 
-    def _look_whether_idle(self) -> None:
+    def _close_if_idle(self) -> None:
         self._idle_timer = None
         if self._idle_since is None:
             return
         left = self._idle_since + self.timeout_keep_alive - self.loop.time()
         if left > 0:
-            self._idle_timer = self.loop.call_later(left, self._look_whether_idle)
+            self._idle_timer = self.loop.call_later(left, self._close_if_idle)
         else:
             self.transport.close()
 
-    def _refuse(self, fault: ApiError) -> None:
+    def _refuse_input(self, fault: ApiError) -> None:
         """Stops reading and sends an error, after the responses to earlier requests."""
-        self._parting = True
-        self._last_words = self._answer(fault)
-        if not self._in_head:
-            self._give_up_body()
-        if self._running is None:
-            self._part()
+        self._is_closing = True
+        self._final_response = self._encode_error_response(fault)
+        if not self._is_in_head:
+            self._drop_incomplete_request()
+        if self._current_cycle is None:
+            self._send_final_response()
 
-    def _give_up_body(self) -> None:
+    def _drop_incomplete_request(self) -> None:
         """Drops the request whose body is invalid."""
-        if self._waiting:
-            self._waiting.pop()
+        if self._pipelined_cycles:
+            self._pipelined_cycles.pop()
             return
-        running, self._running = self._running, None
+        running, self._current_cycle = self._current_cycle, None
         assert running is not None  # a request answered before its body ended closes the connection
         if running.is_started:
-            self._last_words = b""
+            self._final_response = b""
         running.on_disconnect()
 
-    def _part(self) -> None:
-        self.transport.write(self._last_words)
+    def _send_final_response(self) -> None:
+        self.transport.write(self._final_response)
         self.close()
 
     def close(self) -> None:
         """Closes the connection once everything is written. A client that is still sending gets time to read the
         response: closing with unread input resets the connection and discards the response."""
         self._idle_since = None
-        self._waiting.clear()
-        if self._in_head and not self._parting:
+        self._pipelined_cycles.clear()
+        if self._is_in_head and not self._is_closing:
             self.transport.close()
         else:
-            self._parting = True
-            self._watch_head()
+            self._is_closing = True
+            self._set_input_timer()
             self.transport.write_eof()
             self.flow.resume_reading()
             self._drain_timer = self.loop.call_later(self.drain_timeout, self.transport.close)
-        self._watch_reader()
+        self._start_stall_timer()
 
-    def _answer(self, fault: ApiError) -> bytes:
+    def _encode_error_response(self, fault: ApiError) -> bytes:
         """HTTP-8: an error response of the connection itself, with a request id for the log."""
         status, body = dialect_at_path(self._path).error_from_hub(fault)
         id = new_id("req")
@@ -337,7 +337,11 @@ class HttpProtocol(HttpToolsProtocol):
         headers = [
             *self.server_state.default_headers,
             *connection_error_headers(id, body),
-            *(fault.headers if isinstance(fault, BadHandshake) else PARTING.get(status, [(b"connection", b"close")])),
+            *(
+                fault.headers
+                if isinstance(fault, BadHandshake)
+                else CLOSING_HEADERS.get(status, [(b"connection", b"close")])
+            ),
         ]
         return encode_head(status, headers) + b"\r\n" + body
 
@@ -346,64 +350,64 @@ class HttpProtocol(HttpToolsProtocol):
         """The path of the last head, as far as it was received."""
         return self.url.partition(b"?")[0].decode("latin-1")
 
-    # Clients that are slow
+    # Slow clients
 
-    def _watch_head(self) -> None:
+    def _set_input_timer(self) -> None:
         """Sets the timer for a head (as a whole) or for the next piece of a body. A request in one piece, the usual
         case, needs none."""
-        waits_for_head = self._in_head and self._taken > 0 and not self._parting
-        if waits_for_head and self._head_timer is not None:
+        waits_for_head = self._is_in_head and self._bytes_since_callback > 0 and not self._is_closing
+        if waits_for_head and self._input_timer is not None:
             return
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+        if self._input_timer is not None:
+            self._input_timer.cancel()
+            self._input_timer = None
         if waits_for_head:
-            self._head_timer = self.loop.call_later(self.head_timeout, self._head_is_late)
-        elif not self._in_head and not self._parting:
-            self._head_timer = self.loop.call_later(self.body_timeout, self._body_is_late)
+            self._input_timer = self.loop.call_later(self.head_timeout, self._on_head_timeout)
+        elif not self._is_in_head and not self._is_closing:
+            self._input_timer = self.loop.call_later(self.body_timeout, self._on_body_timeout)
 
-    def _head_is_late(self) -> None:
-        self._head_timer = None
-        self._parting = True
-        if self._running is None:
+    def _on_head_timeout(self) -> None:
+        self._input_timer = None
+        self._is_closing = True
+        if self._current_cycle is None:
             self.transport.close()
 
-    def _body_is_late(self) -> None:
-        self._head_timer = None
+    def _on_body_timeout(self) -> None:
+        self._input_timer = None
         if self.flow.read_paused:  # reading is paused by us
-            self._head_timer = self.loop.call_later(self.body_timeout, self._body_is_late)
+            self._input_timer = self.loop.call_later(self.body_timeout, self._on_body_timeout)
         else:
-            self._refuse(ClientFault(f"the rest of the body was not received within {self.body_timeout:g} s"))
+            self._refuse_input(ClientFault(f"the rest of the body was not received within {self.body_timeout:g} s"))
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._watch_reader()
+        self._start_stall_timer()
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        if self._running is None:
-            self._watch_reader()  # until it has read everything
+        if self._current_cycle is None:
+            self._start_stall_timer()  # until it has read everything
         else:
-            self._forget_reader()
+            self._stop_stall_timer()
 
-    def _watch_reader(self) -> None:
-        """Starts the stall timer; nothing is written until `_forget_reader`."""
-        self._forget_reader()
+    def _start_stall_timer(self) -> None:
+        """Starts the stall timer; nothing is written until `_stop_stall_timer`."""
+        self._stop_stall_timer()
         if waiting := self.transport.get_write_buffer_size():
-            self._stall_timer = self.loop.call_later(self.stall_timeout, self._check_reader, waiting)
+            self._stall_timer = self.loop.call_later(self.stall_timeout, self._check_stall, waiting)
 
-    def _forget_reader(self) -> None:
+    def _stop_stall_timer(self) -> None:
         if self._stall_timer is not None:
             self._stall_timer.cancel()
             self._stall_timer = None
 
-    def _check_reader(self, before: int) -> None:
+    def _check_stall(self, before: int) -> None:
         """Disconnects a client that has read nothing since the last check."""
         waiting = self.transport.get_write_buffer_size()
         if not waiting:
             self._stall_timer = None
         elif waiting < before:
-            self._watch_reader()
+            self._start_stall_timer()
         else:
             LOG.info(
                 "disconnected a client that reads nothing",
@@ -447,11 +451,11 @@ def _check_framing(version: str, headers: list[tuple[bytes, bytes]]) -> None:
         raise ClientFault("transfer-encoding: expected `chunked`, once, in HTTP/1.1")
 
 
-def _asks_for_websocket(headers: list[tuple[bytes, bytes]]) -> bool:
+def _is_websocket_upgrade(headers: list[tuple[bytes, bytes]]) -> bool:
     return any(name == b"upgrade" and b"websocket" in value.lower() for name, value in headers)
 
 
-def _fault_of(error: httptools.HttpParserError) -> ApiError:
+def _error_behind(error: httptools.HttpParserError) -> ApiError:
     """The error behind a parser error, which may come from one of our callbacks."""
     if isinstance(error.__context__, ApiError):
         return error.__context__
@@ -468,5 +472,5 @@ def _too_large() -> ClientFault:
 
 ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
 # RFC 9110, 15.5.22: a 426 response names the required upgrade.
-PARTING: Final[dict[int, Headers]] = {426: [(b"upgrade", b"HTTP/1.1"), (b"connection", b"close, upgrade")]}
-SHORT: Final = 200
+CLOSING_HEADERS: Final[dict[int, Headers]] = {426: [(b"upgrade", b"HTTP/1.1"), (b"connection", b"close, upgrade")]}
+MAX_CACHED_URL: Final = 200

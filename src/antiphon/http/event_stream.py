@@ -42,37 +42,37 @@ class EventStream:
         self._keepalive = keepalive  # bytes that clients ignore
         self._keepalive_interval = keepalive_interval
         self._loop = asyncio.get_running_loop()
-        self._last = self._loop.time()
-        self._timer: asyncio.TimerHandle | None = self._loop.call_later(first_byte_timeout, self._on_time)
-        self._comment: asyncio.Task[None] | None = None
+        self._last_write_at = self._loop.time()
+        self._timer: asyncio.TimerHandle | None = self._loop.call_later(first_byte_timeout, self._on_timer)
+        self._keepalive_task: asyncio.Task[None] | None = None
         self.has_started = False
         self.has_ended = False
 
     async def write(self, data: bytes) -> None:
         """Writes data, after the head if it is the first."""
-        if self._comment is not None:
-            await self._comment
+        if self._keepalive_task is not None:
+            await self._keepalive_task
         if not self.has_started:
             await self._start()
-        self._last = self._loop.time()
+        self._last_write_at = self._loop.time()
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
 
     def try_write(self, data: bytes) -> bool:
         """Writes data without waiting; False if that is not possible, and nothing was written."""
-        if self._write_now is None or self._comment is not None:
+        if self._write_now is None or self._keepalive_task is not None:
             return False
         if not self.has_started:
             if not self._send_now({"type": "http.response.start", "status": 200, "headers": self._headers()}):
                 return False
             self.has_started = True
-        self._last = self._loop.time()
+        self._last_write_at = self._loop.time()
         return self._write_now(data)
 
     async def end(self, data: bytes) -> None:
         """Writes the last bytes and ends the stream."""
         self.close()
-        if self._comment is not None:
-            await self._comment
+        if self._keepalive_task is not None:
+            await self._keepalive_task
         if not self.has_started:
             await self._start()
         self.has_ended = True
@@ -88,21 +88,21 @@ class EventStream:
         self.has_started = True
         await self._send({"type": "http.response.start", "status": 200, "headers": self._headers()})
 
-    def _on_time(self) -> None:
-        silent = self._loop.time() - self._last
-        if self.has_started and silent < self._keepalive_interval:
-            self._timer = self._loop.call_later(self._keepalive_interval - silent, self._on_time)
+    def _on_timer(self) -> None:
+        silent_seconds = self._loop.time() - self._last_write_at
+        if self.has_started and silent_seconds < self._keepalive_interval:
+            self._timer = self._loop.call_later(self._keepalive_interval - silent_seconds, self._on_timer)
             return
-        self._timer = self._loop.call_later(self._keepalive_interval, self._on_time)
+        self._timer = self._loop.call_later(self._keepalive_interval, self._on_timer)
         # A pending comment means that the client does not read.
-        if self._comment is None and not self.try_write(self._keepalive):
-            self._comment = self._loop.create_task(self._say_waiting())
+        if self._keepalive_task is None and not self.try_write(self._keepalive):
+            self._keepalive_task = self._loop.create_task(self._send_keepalive())
 
-    async def _say_waiting(self) -> None:
+    async def _send_keepalive(self) -> None:
         try:
             if not self.has_started:
                 await self._start()
-            self._last = self._loop.time()
+            self._last_write_at = self._loop.time()
             await self._send({"type": "http.response.body", "body": self._keepalive, "more_body": True})
         finally:
-            self._comment = None
+            self._keepalive_task = None

@@ -25,7 +25,7 @@ from antiphon.protocol.losses import Losses
 from antiphon.trace.writer import Trace
 
 MAX_LOSSES_HEADER = 512
-PRINTABLE = bytes(byte if 32 <= byte < 127 else 63 for byte in range(256))
+PRINTABLE_ASCII = bytes(byte if 32 <= byte < 127 else 63 for byte in range(256))
 
 
 class Exchange:
@@ -38,7 +38,7 @@ class Exchange:
         receive: Receive,
         send: Send,
         dialect: ClientDialect,
-        extra: Headers,
+        extra_headers: Headers,
         trace: Trace | None = None,
     ) -> None:
         self.id = id
@@ -54,11 +54,11 @@ class Exchange:
         self.is_complete = False  # the last byte of the response was written
         self._send = send
         self._direct: DirectConnection | None = scope.get(DIRECT)
-        self._extra = [(b"x-request-id", id.encode()), *extra]
+        self._common_headers = [(b"x-request-id", id.encode()), *extra_headers]
         if dialect.id_header:
-            self._extra.append((dialect.id_header, id.encode()))
-        self._watcher: asyncio.Task[None] | None = None
-        self._task: asyncio.Task[None] | None = None  # cancelled when the client disconnects
+            self._common_headers.append((dialect.id_header, id.encode()))
+        self._disconnect_watcher: asyncio.Task[None] | None = None
+        self._watched_task: asyncio.Task[None] | None = None  # cancelled when the client disconnects
 
     @property
     def path_parameter(self) -> str:
@@ -82,7 +82,7 @@ class Exchange:
     async def send(self, message: Message) -> None:
         """Sends a message; adds the common headers to a head."""
         if not self.send_now(message):
-            self._note(message)
+            self._record_message(message)
             await self._send(message)
 
     def send_now(self, message: Message) -> bool:
@@ -90,7 +90,7 @@ class Exchange:
         go together."""
         if self._direct is None or self._direct.is_write_paused:
             return False
-        self._note(message)
+        self._record_message(message)
         self._direct.send_now(message)
         return True
 
@@ -106,7 +106,7 @@ class Exchange:
             return
         self.log_entry.status = status
         self.is_complete = True
-        direct.respond_now(status, [*headers, (b"content-length", b"%d" % len(body)), *self._extra], body)
+        direct.respond_now(status, [*headers, (b"content-length", b"%d" % len(body)), *self._common_headers], body)
 
     async def respond_with_error(self, error: ApiError) -> None:
         """ERR-1: sends the error in the form of the client's dialect."""
@@ -129,30 +129,30 @@ class Exchange:
         """From now on, a disconnect of the client cancels the task that serves it. The body must have been read."""
         task = (self._direct.task if self._direct is not None else None) or asyncio.current_task()
         assert task is not None
-        self._task = task
+        self._watched_task = task
         if self._direct is not None:
-            self._direct.call_on_disconnect(self._leave)
+            self._direct.call_on_disconnect(self._on_disconnect)
         else:  # a server other than ours
-            self._watcher = asyncio.get_running_loop().create_task(self._wait_for_end())
+            self._disconnect_watcher = asyncio.get_running_loop().create_task(self._wait_for_disconnect())
 
     def unwatch_disconnect(self) -> None:
-        self._task = None
-        if self._watcher is not None:
-            self._watcher.cancel()
-            self._watcher = None
+        self._watched_task = None
+        if self._disconnect_watcher is not None:
+            self._disconnect_watcher.cancel()
+            self._disconnect_watcher = None
 
-    def _leave(self) -> None:
-        if self._task is not None and not self.is_complete:
+    def _on_disconnect(self) -> None:
+        if self._watched_task is not None and not self.is_complete:
             self.is_disconnected = True
-            self._task.cancel()
+            self._watched_task.cancel()
 
     async def interruption_error(self) -> ApiError | None:
         """None if the task was cancelled because the client disconnected; otherwise the gateway is being stopped."""
         return None if self.is_disconnected else shutdown_error()
 
-    def _note(self, message: Message) -> None:
+    def _record_message(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            message["headers"] = [*message["headers"], *self._extra]
+            message["headers"] = [*message["headers"], *self._common_headers]
             self.log_entry.status = message["status"]
             if self.trace is not None:
                 self.trace.record_client_head(message["status"], message["headers"])
@@ -162,10 +162,10 @@ class Exchange:
         if not message.get("more_body"):
             self.is_complete = True
 
-    async def _wait_for_end(self) -> None:
+    async def _wait_for_disconnect(self) -> None:
         while (await self.receive())["type"] != "http.disconnect":
             pass  # messages after the body are ignored
-        self._leave()
+        self._on_disconnect()
 
 
 def losses_header(losses: Losses) -> Headers:
@@ -173,5 +173,5 @@ def losses_header(losses: Losses) -> Headers:
     if not len(losses):
         return []
     paths = ", ".join(dict.fromkeys(loss.path for loss in losses))
-    value = f"{len(losses)}; {paths}".encode("ascii", "replace").translate(PRINTABLE)
+    value = f"{len(losses)}; {paths}".encode("ascii", "replace").translate(PRINTABLE_ASCII)
     return [(b"antiphon-losses", value if len(value) <= MAX_LOSSES_HEADER else value[: MAX_LOSSES_HEADER - 3] + b"...")]

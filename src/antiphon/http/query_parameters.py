@@ -15,17 +15,17 @@ class QueryParameters:
     def __init__(self, exchange: Exchange, allowed: set[str]) -> None:
         query = exchange.scope["query_string"].decode("latin-1")
         try:
-            self._given: dict[str, list[str]] = parse_qs(
+            self._values: dict[str, list[str]] = parse_qs(
                 query, keep_blank_values=True, max_num_fields=MAX_FIELDS, errors="strict"
             )
         except ValueError:
             raise ClientFault("the query string cannot be decoded") from None
-        for name in self._given.keys() - allowed:
-            listed = ", ".join(sorted(allowed - {"include[]"}))
-            raise ClientFault(f"{name[:50]}: unknown parameter; expected one of {listed}", param=name[:50])
+        for name in self._values.keys() - allowed:
+            allowed_names = ", ".join(sorted(allowed - {"include[]"}))
+            raise ClientFault(f"{name[:50]}: unknown parameter; expected one of {allowed_names}", param=name[:50])
 
     def text(self, name: str) -> str | None:
-        values = self._given.get(name)
+        values = self._values.get(name)
         if values is None:
             return None
         if len(values) > 1:
@@ -38,20 +38,22 @@ class QueryParameters:
     def one_of(self, name: str, words: tuple[str, ...], default: str) -> str:
         value = self.text(name)
         if value is not None and value not in words:
-            wanted = " or ".join(map(repr, words))
-            raise ClientFault(f"{name}: expected {wanted}, got {value[:50]!r}", param=name)
+            expected = " or ".join(map(repr, words))
+            raise ClientFault(f"{name}: expected {expected}, got {value[:50]!r}", param=name)
         return value or default
 
-    def integer(self, name: str, least: int, most: int, default: int | None) -> int | None:
+    def integer(self, name: str, minimum: int, maximum: int, default: int | None) -> int | None:
         value = self.text(name)
         if value is None:
             return default
-        if not value.isascii() or not value.isdigit() or len(value) > 16 or not least <= int(value) <= most:
-            raise ClientFault(f"{name}: expected an integer from {least} to {most}, got {value[:50]!r}", param=name)
+        if not value.isascii() or not value.isdigit() or len(value) > 16 or not minimum <= int(value) <= maximum:
+            raise ClientFault(
+                f"{name}: expected an integer from {minimum} to {maximum}, got {value[:50]!r}", param=name
+            )
         return int(value)
 
     def includes(self) -> list[str]:
-        return self._given.get("include", []) + self._given.get("include[]", [])
+        return self._values.get("include", []) + self._values.get("include[]", [])
 
 
 MAX_FIELDS: Final = 50

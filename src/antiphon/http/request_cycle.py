@@ -62,19 +62,24 @@ class RequestCycle:
     """One request, from the end of its head to the last byte of its response."""
 
     __slots__ = (
-        *(
-            "scope",
-            "task",
-            "is_disconnected",
-            "is_started",
-            "is_complete",
-            "more_body",
-            "keep_alive",
-            "_connection",
-            "_expects_continue",
-            "_body",
-        ),
-        *("_body_size", "_has_news", "_news", "_on_leaving", "_head", "_is_chunked", "_length", "_bodyless"),
+        "_body_pieces",
+        "_body_size",
+        "_connection",
+        "_disconnect_callback",
+        "_expects_continue",
+        "_has_message",
+        "_head",
+        "_is_bodyless",
+        "_is_chunked",
+        "_message_event",
+        "_remaining_length",
+        "is_complete",
+        "is_disconnected",
+        "is_started",
+        "keep_alive",
+        "more_body",
+        "scope",
+        "task",
     )
 
     def __init__(self, connection: ClientConnection, scope: Scope, *, keep_alive: bool, expects_continue: bool) -> None:
@@ -87,15 +92,15 @@ class RequestCycle:
         self.keep_alive = keep_alive
         self._connection = connection
         self._expects_continue = expects_continue
-        self._body: list[bytes] = []
+        self._body_pieces: list[bytes] = []
         self._body_size = 0
-        self._has_news = False  # for `receive`
-        self._news: asyncio.Event | None = None  # created at the first wait
-        self._on_leaving: Callable[[], None] | None = None
+        self._has_message = False  # for `receive`
+        self._message_event: asyncio.Event | None = None  # created at the first wait
+        self._disconnect_callback: Callable[[], None] | None = None
         self._head = b""  # of the response; sent together with the first bytes
         self._is_chunked = False
-        self._length = 0  # remaining bytes of a body with content-length
-        self._bodyless = False
+        self._remaining_length = 0  # remaining bytes of a body with content-length
+        self._is_bodyless = False
 
     def start(self, app: Application) -> None:
         """Runs the application in a task. The client always gets a response or a disconnect."""
@@ -104,26 +109,26 @@ class RequestCycle:
         self._connection.tasks.add(self.task)
         self.task.add_done_callback(self._on_task_done)
 
-    # The connection's side
+    # For the connection
 
     def add_body(self, data: bytes) -> None:
-        self._body.append(data)
+        self._body_pieces.append(data)
         self._body_size += len(data)
         if self._body_size > BODY_HIGH:
             self._connection.flow.pause_reading()
-        self._set_news()
+        self._wake_receive()
 
     def end_body(self) -> None:
         self.more_body = False
-        self._set_news()
+        self._wake_receive()
 
     def on_disconnect(self) -> None:
         self.is_disconnected = True
-        self._set_news()
-        if self._on_leaving is not None:
-            self._on_leaving()
+        self._wake_receive()
+        if self._disconnect_callback is not None:
+            self._disconnect_callback()
 
-    # The application's side
+    # For the application
 
     async def receive(self) -> Message:
         if self._expects_continue and not self._connection.transport.is_closing():
@@ -131,16 +136,16 @@ class RequestCycle:
         self._expects_continue = False
         if not self.is_disconnected and not self.is_complete:
             self._connection.flow.resume_reading()
-            while not self._has_news:
-                if self._news is None:
-                    self._news = asyncio.Event()
-                self._news.clear()
-                await self._news.wait()
-            self._has_news = False
+            while not self._has_message:
+                if self._message_event is None:
+                    self._message_event = asyncio.Event()
+                self._message_event.clear()
+                await self._message_event.wait()
+            self._has_message = False
         if self.is_disconnected or self.is_complete:
             return {"type": "http.disconnect"}
-        body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
-        self._body.clear()
+        body = self._body_pieces[0] if len(self._body_pieces) == 1 else b"".join(self._body_pieces)
+        self._body_pieces.clear()
         self._body_size = 0
         return {"type": "http.request", "body": body, "more_body": self.more_body}
 
@@ -149,7 +154,7 @@ class RequestCycle:
             await self._connection.flow.drain()
         self.send_now(message)
         if self._head:  # the first bytes usually follow at once
-            self._connection.loop.call_soon(self._flush)
+            self._connection.loop.call_soon(self._flush_head)
 
     @property
     def is_write_paused(self) -> bool:
@@ -161,11 +166,11 @@ class RequestCycle:
         kind = message["type"]
         if kind == "http.response.body" and self.is_started and not self.is_complete:
             if message.get("more_body"):
-                self._write(message.get("body", b""), b"")
+                self._write_body(message.get("body", b""), b"")
             else:
-                self._end(message.get("body", b""))
+                self._end_response(message.get("body", b""))
         elif kind == "http.response.start" and not self.is_started:
-            self._begin(message["status"], message.get("headers", []))
+            self._start_response(message["status"], message.get("headers", []))
         else:
             raise RuntimeError(f"unexpected ASGI message {kind}")
 
@@ -174,8 +179,8 @@ class RequestCycle:
             return
         if self.is_started:
             raise RuntimeError("the response was already started")
-        self._begin(status, headers)
-        self._end(body)
+        self._start_response(status, headers)
+        self._end_response(body)
 
     def write_now(self, data: bytes) -> bool:
         if self._connection.flow.write_paused and not self.is_disconnected:
@@ -188,7 +193,7 @@ class RequestCycle:
 
     def call_on_disconnect(self, call: Callable[[], None]) -> None:
         """Calls `call` once if the client disconnects before the end of the response."""
-        self._on_leaving = call
+        self._disconnect_callback = call
         self._connection.flow.resume_reading()  # a paused socket does not notice a disconnect
         if self.is_disconnected:
             call()
@@ -196,30 +201,30 @@ class RequestCycle:
     def abort_response(self) -> None:
         """Closes the connection in the middle of a response, so that the client sees that it was cut."""
         if self.is_started and not self.is_complete and not self.is_disconnected:
-            self._flush()
+            self._flush_head()
             self._connection.close()
             self.is_disconnected = True
 
-    # Inside
+    # Helpers
 
-    def _set_news(self) -> None:
-        self._has_news = True
-        if self._news is not None:
-            self._news.set()
+    def _wake_receive(self) -> None:
+        self._has_message = True
+        if self._message_event is not None:
+            self._message_event.set()
 
-    def _begin(self, status: int, headers: Headers) -> None:
+    def _start_response(self, status: int, headers: Headers) -> None:
         self.is_started = True
         self._expects_continue = False
         if self.more_body:
             # The response starts before the end of the request: the rest must not be read as the next request.
             self.keep_alive = False
-        self._bodyless = self.scope["method"] == "HEAD"
-        self._is_chunked = not self._bodyless and status not in (204, 304)
+        self._is_bodyless = self.scope["method"] == "HEAD"
+        self._is_chunked = not self._is_bodyless and status not in (204, 304)
         has_close_header = False
         for name, value in headers:
             if name == b"content-length":
                 self._is_chunked = False
-                self._length = int(value)
+                self._remaining_length = int(value)
             elif name == b"connection" and b"close" in value:
                 self.keep_alive, has_close_header = False, True
         self._head = encode_head(status, [*self._connection.default_headers, *headers])
@@ -227,49 +232,49 @@ class RequestCycle:
             self._head += b"connection: close\r\n"
         self._head += b"transfer-encoding: chunked\r\n\r\n" if self._is_chunked else b"\r\n"
 
-    def _write(self, data: bytes, end: bytes) -> None:
+    def _write_body(self, data: bytes, end: bytes) -> None:
         head, self._head = self._head, b""
         if self._is_chunked:
             data = b"%b%x\r\n%b\r\n%b" % (head, len(data), data, end) if data else head + end
-        elif self._bodyless:
+        elif self._is_bodyless:
             data = head
         else:
-            self._length -= len(data)
-            if self._length < 0:
+            self._remaining_length -= len(data)
+            if self._remaining_length < 0:
                 raise RuntimeError("the body is longer than content-length")
             data = head + data
         self._connection.transport.write(data)
 
-    def _end(self, data: bytes) -> None:
-        self._write(data, b"0\r\n\r\n")
-        if self._length and not self._bodyless:
+    def _end_response(self, data: bytes) -> None:
+        self._write_body(data, b"0\r\n\r\n")
+        if self._remaining_length and not self._is_bodyless:
             raise RuntimeError("the body is shorter than content-length")
         self.is_complete = True
-        self._set_news()
+        self._wake_receive()
         if not self.keep_alive:
             self._connection.close()
         self._connection.on_response_complete()
 
-    def _flush(self) -> None:
+    def _flush_head(self) -> None:
         if self._head and not self.is_disconnected:
-            self._write(b"", b"")
+            self._write_body(b"", b"")
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self._connection.tasks.discard(task)
         if task.cancelled():  # by the server, when the shutdown grace period is over
-            self._fail(ApiError("the server is shutting down", code="server_shutdown", status=503), None)
+            self._end_with_error(ApiError("the server is shutting down", code="server_shutdown", status=503), None)
         elif (error := task.exception()) is not None:  # clients never see internal errors
-            self._fail(ApiError("internal error; see the log for this request id"), error)
+            self._end_with_error(ApiError("internal error; see the log for this request id"), error)
         elif not self.is_complete and not self.is_disconnected:
-            self._fail(
+            self._end_with_error(
                 ApiError("internal error; see the log for this request id"),
                 RuntimeError("the application did not finish the response"),
             )
         self.is_disconnected = True
-        self._on_leaving = self.task = None
+        self._disconnect_callback = self.task = None
         self.scope.pop(DIRECT)  # breaks a reference cycle
 
-    def _fail(self, fault: ApiError, error: BaseException | None) -> None:
+    def _end_with_error(self, fault: ApiError, error: BaseException | None) -> None:
         id = new_id("req")
         fields = {"request_id": id, "method": self.scope["method"], "path": self.scope["path"], "error": fault.code}
         LOG.log(
@@ -286,7 +291,7 @@ class RequestCycle:
 def encode_head(status: int, headers: Headers) -> bytes:
     """Encodes the status line and the headers."""
     lines = b"".join([b"%b: %b\r\n" % header for header in headers])
-    if lines.translate(None, IN_HEADERS) != b"\r\n" * len(headers):
+    if lines.translate(None, HEADER_BYTES) != b"\r\n" * len(headers):
         raise RuntimeError("a response header contains a line break or another character that HTTP cannot carry")
     # Some APIs have their own statuses, such as 529; the reason phrase is optional.
     return STATUS_LINES.get(status, b"HTTP/1.1 %d \r\n" % status) + lines
@@ -301,5 +306,5 @@ def connection_error_headers(id: str, body: bytes) -> Headers:
     ]
 
 
-IN_HEADERS: Final = bytes([9, *range(0x20, 0x7F), *range(0x80, 0x100)])
+HEADER_BYTES: Final = bytes([9, *range(0x20, 0x7F), *range(0x80, 0x100)])
 STATUS_LINES: Final = {status.value: b"HTTP/1.1 %d %b\r\n" % (status, status.phrase.encode()) for status in HTTPStatus}

@@ -88,28 +88,28 @@ class WebSocket(asyncio.Protocol):
     """
 
     __slots__ = (
+        "_close_timer",
         "_connections",
-        "_end_timer",
         "_endpoint",
-        "_is_choked",
-        "_is_paused",
+        "_is_paused_by_endpoint",
         "_is_reading",
+        "_is_step_scheduled",
+        "_is_writing_paused",
         "_last_read_at",
-        "_life_timer",
+        "_lifetime_timer",
         "_loop",
         "_message_started_at",
         "_message_timer",
-        "_owed_pong",
+        "_pending_pong",
         "_pinged_at",
         "_reader",
-        "_reads_on",
         "_silence_timer",
         "_stall_timer",
         "_state",
         "_timeouts",
         "_transport",
-        "_unchoked",
-        "_written",
+        "_writable_event",
+        "_written_bytes",
         "id",
         "key_style",
         "on_binary",
@@ -128,7 +128,7 @@ class WebSocket(asyncio.Protocol):
         self.owner, self.key_style = caller
         self.id = new_id("req")  # HTTP-8: of the upgrade request
         #: Called with a whole text message.
-        self.on_message: Callable[[str], None] = _nothing
+        self.on_message: Callable[[str], None] = _ignore
         #: Called for a binary message. Not set: the connection is closed with 1003.
         self.on_binary: Callable[[], None] | None = None
         #: Called when the lifetime is over. Not set: the connection is closed with 1001.
@@ -136,7 +136,7 @@ class WebSocket(asyncio.Protocol):
         #: Called when the server stops: `close` with 1001 when ready. Not set: it is closed at once.
         self.on_shutdown: Callable[[], None] | None = None
         #: Called when the connection is over, exactly once, after all other callbacks.
-        self.on_closed: Callable[[], None] = _nothing
+        self.on_closed: Callable[[], None] = _ignore
 
         self._endpoint = endpoint
         self._timeouts = timeouts
@@ -146,26 +146,26 @@ class WebSocket(asyncio.Protocol):
         self._reader = FrameReader(max_message)
         self._state: Literal["open", "closing", "leaving"] = "open"
         # Reading
-        self._is_paused = False  # by the endpoint
-        self._reads_on = False  # the frame limit of one step was reached; `_take` is scheduled
+        self._is_paused_by_endpoint = False  # by the endpoint
+        self._is_step_scheduled = False  # the frame limit of one step was reached; `_process_frames` is scheduled
         self._is_reading = True  # the state of the transport
         self._message_started_at = 0.0  # start of the incomplete message
         # Writing
-        self._is_choked = False
-        self._unchoked: asyncio.Event | None = None  # set once writing was paused
-        self._written = 0
-        self._owed_pong: bytes | None = None
+        self._is_writing_paused = False
+        self._writable_event: asyncio.Event | None = None  # set once writing was paused
+        self._written_bytes = 0
+        self._pending_pong: bytes | None = None
         # Signs of life
         self._last_read_at = self._loop.time()
         self._pinged_at: float | None = None  # None: no ping is unanswered
         # Timers, where they run
         self._silence_timer: asyncio.TimerHandle | None = None
-        self._life_timer: asyncio.TimerHandle | None = None
+        self._lifetime_timer: asyncio.TimerHandle | None = None
         self._message_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
-        self._end_timer: asyncio.TimerHandle | None = None
+        self._close_timer: asyncio.TimerHandle | None = None
 
-    # What an endpoint uses
+    # For the endpoint
 
     def send(self, text: bytes) -> None:
         """Sends one UTF-8 text message; drops it if the connection is closed."""
@@ -175,24 +175,24 @@ class WebSocket(asyncio.Protocol):
     @property
     def is_write_paused(self) -> bool:
         """Whether more than 64 KiB wait for the client."""
-        return self._is_choked
+        return self._is_writing_paused
 
     async def wait_until_writable(self) -> None:
         """Waits until the client has read most of the pending data; raises `ClientDisconnected` if it is gone."""
-        if self._is_choked and self._unchoked is not None:
-            await self._unchoked.wait()
+        if self._is_writing_paused and self._writable_event is not None:
+            await self._writable_event.wait()
         if self._state != "open":
             raise ClientDisconnected
 
     def pause(self) -> None:
         """Delivers no messages until `resume`. Some input is still read, to notice a disconnect."""
-        self._is_paused = True
-        self._forget_message()
+        self._is_paused_by_endpoint = True
+        self._stop_message_timer()
 
     def resume(self) -> None:
-        if self._is_paused:
-            self._is_paused = False
-            self._take_soon()
+        if self._is_paused_by_endpoint:
+            self._is_paused_by_endpoint = False
+            self._schedule_step()
 
     def close(self, code: int = 1000, reason: str = "") -> None:
         """Sends a close frame. No messages are sent or delivered afterwards; `on_closed` is called in a later event
@@ -200,11 +200,11 @@ class WebSocket(asyncio.Protocol):
         if self._state != "open":
             return
         self._write(close_frame(code, reason))
-        self._end("closing")
+        self._start_closing("closing")
         self._loop.call_soon(self._notify_closed)
         self.resume()  # to read the client's close frame
 
-    # What the server calls
+    # For the server
 
     def open(self, transport: asyncio.Transport, connections: set[Any], headers: Headers) -> None:
         """Takes over the connection, which stays in `connections` until it is closed."""
@@ -213,18 +213,18 @@ class WebSocket(asyncio.Protocol):
         connections.add(self)
         transport.set_protocol(self)
         self._write(switching_protocols(self.scope, [*headers, (b"x-request-id", self.id.encode())]))
-        self._silence_timer = self._loop.call_later(self._timeouts.ping_interval, self._check_life)
-        self._life_timer = self._loop.call_later(self._timeouts.lifetime, self._life_is_over)
-        self._call(self._endpoint, self)
+        self._silence_timer = self._loop.call_later(self._timeouts.ping_interval, self._check_liveness)
+        self._lifetime_timer = self._loop.call_later(self._timeouts.lifetime, self._on_lifetime_end)
+        self._call_listener(self._endpoint, self)
 
     def shutdown(self) -> None:
         """The server stops; it waits for its connections for a limited time."""
         if self._state == "open" and self.on_shutdown is not None:
-            self._call(self.on_shutdown)
+            self._call_listener(self.on_shutdown)
         else:
             self.close(1001, "the server is shutting down")
 
-    # What the transport calls
+    # Callbacks of the transport
 
     def data_received(self, data: bytes) -> None:
         if self._state == "leaving":
@@ -232,14 +232,14 @@ class WebSocket(asyncio.Protocol):
         self._last_read_at = self._loop.time()
         self._pinged_at = None
         self._reader.feed(data)
-        if self._is_paused or self._reads_on:
-            self._set_reading()
+        if self._is_paused_by_endpoint or self._is_step_scheduled:
+            self._update_reading()
         else:
-            self._take()
+            self._process_frames()
 
     def eof_received(self) -> None:
         """As in HTTP, EOF counts as a disconnect. The transport closes once pending data is written."""
-        self._end("leaving")
+        self._start_closing("leaving")
         self._notify_closed()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -250,212 +250,222 @@ class WebSocket(asyncio.Protocol):
         self._notify_closed()
 
     def pause_writing(self) -> None:
-        self._is_choked = True
+        self._is_writing_paused = True
         if self._state == "open":
-            self._unchoked = asyncio.Event()
-            self._watch_reader()
+            self._writable_event = asyncio.Event()
+            self._start_stall_timer()
 
     def resume_writing(self) -> None:
-        self._is_choked = False
-        if self._unchoked is not None:
-            self._unchoked.set()
+        self._is_writing_paused = False
+        if self._writable_event is not None:
+            self._writable_event.set()
         self._last_read_at = self._loop.time()  # reading is a sign of life too
-        if self._owed_pong is not None:
-            self._pong(self._owed_pong)
+        if self._pending_pong is not None:
+            self._send_pong(self._pending_pong)
 
     # Reading
 
-    def _take(self) -> None:
-        """Processes received frames, at most `MAX_FRAMES_PER_TURN` per step, so that no client blocks others."""
-        self._reads_on = False
-        for _ in range(MAX_FRAMES_PER_TURN):
-            if self._is_paused or self._state == "leaving":
+    def _process_frames(self) -> None:
+        """Processes received frames, at most `MAX_FRAMES_PER_STEP` per step, so that no client blocks others."""
+        self._is_step_scheduled = False
+        for _ in range(MAX_FRAMES_PER_STEP):
+            if self._is_paused_by_endpoint or self._state == "leaving":
                 break
             try:
-                received = self._reader.next_frame()
+                frame = self._reader.next_frame()
             except InvalidFrame as fault:
-                self._fail(fault.code, fault.reason)
+                self._close_with_error(fault.code, fault.reason)
                 break
-            if received is None:
+            if frame is None:
                 break
-            self._receive(received)
+            self._process_frame(frame)
         else:
-            self._take_soon()
-        self._set_reading()
-        self._watch_message()
+            self._schedule_step()
+        self._update_reading()
+        self._start_message_timer()
 
-    def _take_soon(self) -> None:
-        if not self._reads_on:
-            self._reads_on = True
-            self._loop.call_soon(self._take)
+    def _schedule_step(self) -> None:
+        if not self._is_step_scheduled:
+            self._is_step_scheduled = True
+            self._loop.call_soon(self._process_frames)
 
-    def _receive(self, received: ReceivedFrame) -> None:
-        if not self._reader.in_message:  # a message is complete: the next one has its own timeout
-            self._forget_message()
-        match received:
+    def _process_frame(self, frame: ReceivedFrame) -> None:
+        if not self._reader.is_in_message:  # a message is complete: the next one has its own timeout
+            self._stop_message_timer()
+        match frame:
             case CloseFrame():
-                self._part(received.code)
+                self._answer_close_frame(frame.code)
             case PartialMessage() | PongFrame():
                 pass
             case _ if self._state != "open":
                 pass  # our close frame was sent
             case TextMessage():
-                self._call(self.on_message, received.text)
+                self._call_listener(self.on_message, frame.text)
             case BinaryMessage():
                 if self.on_binary is not None:
-                    self._call(self.on_binary)
+                    self._call_listener(self.on_binary)
                 else:
-                    self._fail(1003, "only text messages are supported")
+                    self._close_with_error(1003, "only text messages are supported")
             case PingFrame():
-                self._pong(received.payload)
+                self._send_pong(frame.payload)
             case _:
-                assert_never(received)
+                assert_never(frame)
 
-    def _set_reading(self) -> None:
+    def _update_reading(self) -> None:
         """Pauses the transport while unprocessed input exceeds the limit."""
-        is_full = self._reads_on or (self._is_paused and self._reader.buffered_bytes > READ_AHEAD)
-        wanted = self._state == "leaving" or not is_full
-        if wanted == self._is_reading or self._transport.is_closing():
+        is_full = self._is_step_scheduled or (self._is_paused_by_endpoint and self._reader.buffered_bytes > READ_AHEAD)
+        should_read = self._state == "leaving" or not is_full
+        if should_read == self._is_reading or self._transport.is_closing():
             return
-        self._is_reading = wanted
-        if wanted:
+        self._is_reading = should_read
+        if should_read:
             self._transport.resume_reading()
         else:
             self._transport.pause_reading()
 
-    def _watch_message(self) -> None:
+    def _start_message_timer(self) -> None:
         """Starts the timer for an incomplete message. A message in one piece, the usual case, needs none."""
         if (
             self._message_timer is None
             and self._state == "open"
-            and not self._is_paused
+            and not self._is_paused_by_endpoint
             and self._reader.has_partial_input
         ):
             self._message_started_at = self._loop.time()
-            self._message_timer = self._loop.call_later(self._timeouts.message_timeout, self._message_is_late)
+            self._message_timer = self._loop.call_later(self._timeouts.message_timeout, self._on_message_timeout)
 
-    def _forget_message(self) -> None:
+    def _stop_message_timer(self) -> None:
         if self._message_timer is not None:
             self._message_timer.cancel()
             self._message_timer = None
 
-    def _message_is_late(self) -> None:
+    def _on_message_timeout(self) -> None:
         self._message_timer = None
-        left = (
+        remaining_seconds = (
             self._message_started_at
             + self._timeouts.message_timeout
             + self._reader.size / MIN_BYTES_PER_SECOND
             - self._loop.time()
         )
-        if left > 0:
-            self._message_timer = self._loop.call_later(left, self._message_is_late)
+        if remaining_seconds > 0:
+            self._message_timer = self._loop.call_later(remaining_seconds, self._on_message_timeout)
         else:
-            self._fail(1008, "the rest of a message was not received in time")
+            self._close_with_error(1008, "the rest of a message was not received in time")
 
     # Writing
 
     def _write(self, data: bytes) -> None:
-        self._written += len(data)
+        self._written_bytes += len(data)
         self._transport.write(data)
 
-    def _pong(self, payload: bytes) -> None:
+    def _send_pong(self, payload: bytes) -> None:
         """RFC 6455, 5.5.3: answers only the latest of several pending pings, so that a client that does not read costs
         little."""
-        if self._is_choked:
-            self._owed_pong = payload
+        if self._is_writing_paused:
+            self._pending_pong = payload
         elif self._state == "open":
-            self._owed_pong = None
+            self._pending_pong = None
             self._write(pong_frame(payload))
 
-    def _watch_reader(self) -> None:
+    def _start_stall_timer(self) -> None:
         if self._stall_timer is None:
-            self._stall_timer = self._loop.call_later(self._timeouts.stall_timeout, self._check_reader, self._taken())
-
-    def _check_reader(self, before: int) -> None:
-        self._stall_timer = None
-        waiting = self._transport.get_write_buffer_size()
-        if waiting and self._taken() == before:
-            self._cut(
-                "disconnected a client that reads nothing", waiting_bytes=waiting, seconds=self._timeouts.stall_timeout
+            self._stall_timer = self._loop.call_later(
+                self._timeouts.stall_timeout, self._check_stall, self._delivered_bytes()
             )
-        elif waiting:
-            self._watch_reader()
 
-    def _taken(self) -> int:
+    def _check_stall(self, previous_bytes: int) -> None:
+        self._stall_timer = None
+        pending_bytes = self._transport.get_write_buffer_size()
+        if pending_bytes and self._delivered_bytes() == previous_bytes:
+            self._abort(
+                "disconnected a client that reads nothing",
+                waiting_bytes=pending_bytes,
+                seconds=self._timeouts.stall_timeout,
+            )
+        elif pending_bytes:
+            self._start_stall_timer()
+
+    def _delivered_bytes(self) -> int:
         """Bytes that the client or the network has accepted."""
-        return self._written - self._transport.get_write_buffer_size()
+        return self._written_bytes - self._transport.get_write_buffer_size()
 
-    # Signs of life
+    # Liveness
 
-    def _check_life(self) -> None:
+    def _check_liveness(self) -> None:
         now = self._loop.time()
-        silent = now - self._last_read_at
+        silent_seconds = now - self._last_read_at
         next_check = self._timeouts.ping_interval
         if self._transport.get_write_buffer_size():  # a ping would wait behind other data, which has its own timeout
-            self._watch_reader()
+            self._start_stall_timer()
         elif not self._is_reading:
             self._write(PING)  # the pong is not read, but a dead connection is noticed
-        elif silent < self._timeouts.ping_interval:
-            next_check -= silent
+        elif silent_seconds < self._timeouts.ping_interval:
+            next_check -= silent_seconds
         elif self._pinged_at is None:
             self._pinged_at = now
             self._write(PING)
             next_check = min(next_check, self._timeouts.pong_timeout)
-        elif (left := self._pinged_at + self._timeouts.pong_timeout - now) > 0:
-            next_check = min(next_check, left)
+        elif (remaining_seconds := self._pinged_at + self._timeouts.pong_timeout - now) > 0:
+            next_check = min(next_check, remaining_seconds)
         else:
-            self._cut("disconnected a client that does not respond", seconds=round(silent, 1))
+            self._abort("disconnected a client that does not respond", seconds=round(silent_seconds, 1))
             return
-        self._silence_timer = self._loop.call_later(next_check, self._check_life)
+        self._silence_timer = self._loop.call_later(next_check, self._check_liveness)
 
-    def _life_is_over(self) -> None:
-        self._life_timer = None
+    def _on_lifetime_end(self) -> None:
+        self._lifetime_timer = None
         if self.on_lifetime_exceeded is not None:
-            self._call(self.on_lifetime_exceeded)
+            self._call_listener(self.on_lifetime_exceeded)
         else:
             self.close(1001, "the maximum lifetime of this connection is reached")
 
     # The end
 
-    def _part(self, code: int | None) -> None:
+    def _answer_close_frame(self, code: int | None) -> None:
         """Answers the client's close frame, unless it answers ours. RFC 6455, 7.1.1: the server closes first."""
         if self._state == "open":
             self._write(close_frame(code))
-        self._end("leaving")
+        self._start_closing("leaving")
         self._transport.close()
         self._notify_closed()
 
-    def _fail(self, code: int, reason: str) -> None:
+    def _close_with_error(self, code: int, reason: str) -> None:
         """Sends a close frame and stops reading. The connection stays open for a moment: closing with unread input
         resets it and discards the close frame."""
         match self._state:
             case "open":
                 self._write(close_frame(code, reason))
-                self._end("leaving")
+                self._start_closing("leaving")
                 self._transport.write_eof()
-                self._set_reading()
+                self._update_reading()
                 self._notify_closed()
             case "closing":
-                self._part(None)
+                self._answer_close_frame(None)
             case "leaving":
                 pass
 
-    def _cut(self, why: str, **fields: float) -> None:
-        LOG.info(why, extra={"fields": {"request_id": self.id, **fields}})
+    def _abort(self, reason: str, **fields: float) -> None:
+        LOG.info(reason, extra={"fields": {"request_id": self.id, **fields}})
         self._transport.abort()
 
-    def _end(self, state: Literal["closing", "leaving"]) -> None:
+    def _start_closing(self, state: Literal["closing", "leaving"]) -> None:
         """Stops all timers and starts the one that limits the closing handshake."""
         self._state = state
         self._stop_timers()
-        self._end_timer = self._loop.call_later(self._timeouts.close_timeout, self._end_is_late)
+        self._close_timer = self._loop.call_later(self._timeouts.close_timeout, self._on_close_timeout)
 
     def _stop_timers(self) -> None:
-        for timer in (self._silence_timer, self._life_timer, self._message_timer, self._stall_timer, self._end_timer):
+        for timer in (
+            self._silence_timer,
+            self._lifetime_timer,
+            self._message_timer,
+            self._stall_timer,
+            self._close_timer,
+        ):
             if timer is not None:
                 timer.cancel()
 
-    def _end_is_late(self) -> None:
+    def _on_close_timeout(self) -> None:
         if self._transport.get_write_buffer_size():
             self._transport.abort()
         else:
@@ -464,26 +474,26 @@ class WebSocket(asyncio.Protocol):
     def _notify_closed(self) -> None:
         """Calls `on_closed` once, and drops all callbacks, which also breaks reference cycles."""
         on_closed = self.on_closed
-        self.on_message = self.on_closed = _nothing
+        self.on_message = self.on_closed = _ignore
         self.on_binary = self.on_lifetime_exceeded = self.on_shutdown = None
-        if self._unchoked is not None:
-            self._unchoked.set()
-        self._call(on_closed)
+        if self._writable_event is not None:
+            self._writable_event.set()
+        self._call_listener(on_closed)
 
-    def _call(self, listener: Callable[..., None], *arguments: object) -> None:
+    def _call_listener(self, listener: Callable[..., None], *arguments: object) -> None:
         call_listener(self._on_fault, listener, *arguments)
 
     def _on_fault(self, error: Exception) -> None:
         """Logs an internal error of the endpoint, and closes the connection without details."""
         LOG.error("a WebSocket endpoint failed", exc_info=error, extra={"fields": {"request_id": self.id}})
-        self._fail(1011, "internal error")
+        self._close_with_error(1011, "internal error")
 
 
-def _nothing(*_: object) -> None:
+def _ignore(*_: object) -> None:
     """The default callback."""
 
 
 Endpoint = Callable[[WebSocket], None]
-MAX_FRAMES_PER_TURN: Final = 64
+MAX_FRAMES_PER_STEP: Final = 64
 READ_AHEAD: Final = 64 * 1024
 MIN_BYTES_PER_SECOND: Final = 64 * 1024  # the slowest accepted message rate

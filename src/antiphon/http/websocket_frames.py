@@ -58,12 +58,12 @@ class InvalidFrame(Exception):
 class FrameReader:
     """Reads the frames of a client."""
 
-    __slots__ = ("_frame", "_max", "_opcode", "_payload", "_size", "_stream")
+    __slots__ = ("_frame", "_max_message_size", "_opcode", "_payload", "_size", "_stream")
 
     def __init__(self, max_message: int) -> None:
         self._stream = StreamReader()
         self._frame: Generator[None, None, Frame] | None = None  # parses the frame whose head was checked
-        self._max = max_message
+        self._max_message_size = max_message
         self._opcode: Opcode | None = None  # of the incomplete message
         self._payload = bytearray()  # of its frames so far, if it is a text
         self._size = 0  # bytes in its frames so far
@@ -79,13 +79,13 @@ class FrameReader:
         return self._size + self.buffered_bytes
 
     @property
-    def in_message(self) -> bool:
+    def is_in_message(self) -> bool:
         return self._opcode is not None
 
     @property
     def has_partial_input(self) -> bool:
         """Whether a message, a frame or a frame head is incomplete."""
-        return self.in_message or self._frame is not None or self.buffered_bytes > 0
+        return self.is_in_message or self._frame is not None or self.buffered_bytes > 0
 
     def feed(self, data: bytes) -> None:
         self._stream.feed_data(data)
@@ -100,7 +100,7 @@ class FrameReader:
             next(self._frame)
         except StopIteration as end:
             self._frame = None
-            return self._receive(end.value)
+            return self._convert_frame(end.value)
         except ProtocolError as error:
             raise InvalidFrame(CloseCode.PROTOCOL_ERROR, str(error)) from None
         return None
@@ -122,30 +122,30 @@ class FrameReader:
         if head[0] & CONTROL_BIT:
             if length > MAX_SHORT_LENGTH:
                 raise InvalidFrame(CloseCode.PROTOCOL_ERROR, "a control frame is too long")
-        elif self._size + length > self._max:
+        elif self._size + length > self._max_message_size:
             raise InvalidFrame(
-                CloseCode.MESSAGE_TOO_BIG, f"the message is too large: expected at most {self._max} bytes"
+                CloseCode.MESSAGE_TOO_BIG, f"the message is too large: expected at most {self._max_message_size} bytes"
             )
         return True
 
-    def _receive(self, frame: Frame) -> ReceivedFrame:
+    def _convert_frame(self, frame: Frame) -> ReceivedFrame:
         match frame.opcode:
             case Opcode.PING:
                 return PingFrame(bytes(frame.data))
             case Opcode.PONG:
                 return PongFrame()
             case Opcode.CLOSE:
-                return _close(bytes(frame.data))
+                return _parse_close_frame(bytes(frame.data))
             case _:
-                return self._join(frame)
+                return self._join_frame(frame)
 
-    def _join(self, frame: Frame) -> ReceivedFrame:
-        if (frame.opcode is Opcode.CONT) != self.in_message:
+    def _join_frame(self, frame: Frame) -> ReceivedFrame:
+        if (frame.opcode is Opcode.CONT) != self.is_in_message:
             raise InvalidFrame(
                 CloseCode.PROTOCOL_ERROR, "unexpected continuation frame, or a new message inside another"
             )
-        if frame.fin and not self.in_message:
-            return _message(frame.opcode, frame.data)
+        if frame.fin and not self.is_in_message:
+            return _make_message(frame.opcode, frame.data)
         opcode = self._opcode = self._opcode or frame.opcode
         self._size += len(frame.data)
         if opcode is Opcode.TEXT:
@@ -154,7 +154,7 @@ class FrameReader:
         if not frame.fin:
             return PartialMessage()
         payload, self._payload, self._opcode, self._size = self._payload, bytearray(), None, 0
-        return _message(opcode, payload)
+        return _make_message(opcode, payload)
 
 
 def text_frame(text: bytes) -> bytes:
@@ -179,7 +179,7 @@ def close_frame(code: int | None, reason: str = "") -> bytes:
     return b"\x88%c%b%b" % (len(encoded_reason) + 2, code.to_bytes(2), encoded_reason)
 
 
-def _message(opcode: Opcode, payload: bytes | bytearray | memoryview) -> TextMessage | BinaryMessage:
+def _make_message(opcode: Opcode, payload: bytes | bytearray | memoryview) -> TextMessage | BinaryMessage:
     if opcode is Opcode.BINARY:
         return BinaryMessage()
     try:
@@ -188,7 +188,7 @@ def _message(opcode: Opcode, payload: bytes | bytearray | memoryview) -> TextMes
         raise InvalidFrame(CloseCode.INVALID_DATA, "a text message is not valid UTF-8") from None
 
 
-def _close(payload: bytes) -> CloseFrame:
+def _parse_close_frame(payload: bytes) -> CloseFrame:
     """RFC 6455, 7.4: checks the close code."""
     try:
         close = Close.parse(payload)

@@ -15,13 +15,13 @@ from antiphon.http.asgi import Headers, Scope, header_values
 class BadHandshake(ClientFault):
     """An invalid upgrade request; `headers` tell the client what is supported."""
 
-    def __init__(self, message: str, *, wrong_version: bool = False) -> None:
-        code, status = ("upgrade_required", 426) if wrong_version else (None, None)
+    def __init__(self, message: str, *, is_wrong_version: bool = False) -> None:
+        code, status = ("upgrade_required", 426) if is_wrong_version else (None, None)
         super().__init__(f"WebSocket handshake: {message}", code=code, status=status)
         upgrade: Headers = [(b"upgrade", b"websocket"), (b"connection", b"close, upgrade")]
         self.headers: Headers = [
             (b"sec-websocket-version", b"13"),
-            *(upgrade if wrong_version else [(b"connection", b"close")]),
+            *(upgrade if is_wrong_version else [(b"connection", b"close")]),
         ]
 
 
@@ -37,9 +37,9 @@ def check_handshake(scope: Scope) -> None:
     if b"websocket" not in tokens:
         raise BadHandshake("upgrade: expected `websocket`")
     if header_values(scope, b"sec-websocket-version") != [b"13"]:
-        raise BadHandshake("sec-websocket-version: expected 13", wrong_version=True)
+        raise BadHandshake("sec-websocket-version: expected 13", is_wrong_version=True)
     match header_values(scope, b"sec-websocket-key"):
-        case [key] if KEY.fullmatch(key):
+        case [key] if KEY_PATTERN.fullmatch(key):
             pass
         case _:
             raise BadHandshake("sec-websocket-key: expected 16 bytes in base64, once")
@@ -57,4 +57,4 @@ def switching_protocols(scope: Scope, headers: Headers) -> bytes:
     return STATUS_LINE[101] + b"".join(b"%b: %b\r\n" % line for line in lines) + b"\r\n"
 
 
-KEY: Final = re.compile(rb"[A-Za-z0-9+/]{22}==")
+KEY_PATTERN: Final = re.compile(rb"[A-Za-z0-9+/]{22}==")
