@@ -1,5 +1,7 @@
-"""Work in the background: how much of it is asked for, made and kept in a second; and how many commits a second of those who tell
-others of it PostgreSQL takes, which bounds it over all gateways of one database."""
+"""Measures the rate of background responses, and the rate of PostgreSQL commits with and without NOTIFY.
+
+Commits with NOTIFY limit the background responses of all gateways of one database together.
+"""
 
 from __future__ import annotations
 
@@ -19,126 +21,130 @@ from msgspec import Struct
 
 CLIENTS: Final = 16
 MODELS: Final = {"plain": "mock-n16", "burst": "mock-n64"}
-UNDER_WAY: Final = ("queued", "in_progress")
+UNFINISHED_STATUSES: Final = ("queued", "in_progress")
 
 
-class Made(Struct, frozen=True, kw_only=True):
-    """Some work, from the first question to the last end."""
+class BackgroundRun(Struct, frozen=True, kw_only=True):
+    """The figures of one run, from the first request until the last response has ended."""
 
-    rate: float  # responses a second
-    cpu_us: float  # of the gateway, for each
-    database_us: float
-    failed: int
+    rate: float  # responses per second
+    cpu_us: float  # CPU time of the gateway per response
+    database_us: float  # CPU time of the database per response
+    failures: int
 
 
-def make(server: Server, database: int | None, name: str, count: int) -> Made:
-    """Asks for so much at once as fast as it is taken, and waits until all of it has ended."""
-    before, database_before = cpu_us(server.pid), cpu_us(database) if database else 0.0
-    begun = time.perf_counter()
+def run_responses(server: Server, database: int | None, name: str, count: int) -> BackgroundRun:
+    """Creates `count` background responses as fast as the gateway accepts them, and waits until all have ended."""
+    cpu_before, database_before = cpu_us(server.pid), cpu_us(database) if database else 0.0
+    start = time.perf_counter()
     with ThreadPoolExecutor(CLIENTS) as clients:
-        shares = [count // CLIENTS + (number < count % CLIENTS) for number in range(CLIENTS)]
-        ids = [id for asked in clients.map(lambda share: _asked(server, name, share), shares) for id in asked]
-    statuses = _ended(server, ids)
-    elapsed = time.perf_counter() - begun
-    return Made(
+        counts = [count // CLIENTS + (number < count % CLIENTS) for number in range(CLIENTS)]
+        created = clients.map(lambda client_count: _create_responses(server, name, client_count), counts)
+        ids = [id for client_ids in created for id in client_ids]
+    statuses = _wait_for_ends(server, ids)
+    elapsed = time.perf_counter() - start
+    return BackgroundRun(
         rate=count / elapsed,
-        cpu_us=(cpu_us(server.pid) - before) / count,
+        cpu_us=(cpu_us(server.pid) - cpu_before) / count,
         database_us=(cpu_us(database) - database_before) / count if database else 0.0,
-        failed=sum(status != "completed" for status in statuses),
+        failures=sum(status != "completed" for status in statuses),
     )
 
 
-def _asked(server: Server, name: str, count: int) -> list[str]:
+def _create_responses(server: Server, name: str, count: int) -> list[str]:
     connection = HTTPConnection("127.0.0.1", server.port, timeout=60)
     body = msgspec.json.encode({**_body(name), "background": True, "store": True})
     ids = []
     for _ in range(count):
-        response = _answer(server, connection, "POST", server.target.path, body)
+        response = _send_request(server, connection, "POST", server.target.path, body)
         ids.append(response["id"])
     connection.close()
     return ids
 
 
 def _body(name: str) -> dict[str, Any]:
-    whole = (
+    encoded = (
         payloads.plain_body(MODELS[name], stream=False, store=True)
         if name == "plain"
         else payloads.responses_body(stream=False)
     )
-    return {**msgspec.json.decode(whole, type=dict[str, Any]), "model": MODELS[name]}
+    return {**msgspec.json.decode(encoded, type=dict[str, Any]), "model": MODELS[name]}
 
 
-def _ended(server: Server, ids: Sequence[str]) -> list[str]:
-    """How each ended. The last that was asked for is looked at first: whoever it waits for is about to be done when it is."""
+def _wait_for_ends(server: Server, ids: Sequence[str]) -> list[str]:
+    """Returns the final statuses. Polls the newest response first: when it has ended, most others have ended too."""
     connection = HTTPConnection("127.0.0.1", server.port, timeout=60)
     statuses = []
     for id in reversed(ids):
-        while (status := _answer(server, connection, "GET", f"{server.target.path}/{id}")["status"]) in UNDER_WAY:
+        while (
+            status := _send_request(server, connection, "GET", f"{server.target.path}/{id}")["status"]
+        ) in UNFINISHED_STATUSES:
             time.sleep(0.05)
         statuses.append(status)
     connection.close()
     return statuses
 
 
-def _answer(
+def _send_request(
     server: Server, connection: HTTPConnection, method: str, path: str, body: bytes | None = None
 ) -> dict[str, Any]:
     headers = {"authorization": f"Bearer {server.key}", "content-type": "application/json"}
     connection.request(method, path, body, headers)
-    answer = connection.getresponse()
-    told: dict[str, Any] = msgspec.json.decode(answer.read())
-    if answer.status != 200:
-        raise SystemExit(f"{method} {path} failed: {told}")
-    return told
+    http_response = connection.getresponse()
+    response: dict[str, Any] = msgspec.json.decode(http_response.read())
+    if http_response.status != 200:
+        raise SystemExit(f"{method} {path} failed: {response}")
+    return response
 
 
-class Commits(Struct, frozen=True, kw_only=True):
-    """What PostgreSQL takes in a second from `connections` that do nothing else."""
+class CommitRates(Struct, frozen=True, kw_only=True):
+    """Rows of 1 KB that PostgreSQL commits per second when `connections` connections only write."""
 
     connections: int
-    silent: float  # rows of 1 KB, one commit each
-    told: float  # the same, each of which tells whoever listens
-    told_together: float  # rows, 64 in a commit, each of which is told
+    without_notify: float  # one row per commit
+    with_notify: float  # one row and one NOTIFY per commit
+    batched_notify: float  # ROWS_PER_COMMIT rows per commit, one NOTIFY per row
 
 
-def commits(url: str, seconds: float = 3.0, connections: Sequence[int] = (1, 4, 16)) -> list[Commits]:
-    """With one connection that listens."""
-    return [asyncio.run(_commits(url, seconds, count)) for count in connections]
+def measure_commits(url: str, seconds: float = 3.0, connections: Sequence[int] = (1, 4, 16)) -> list[CommitRates]:
+    """Measures the commit rates for each number of connections, while one other connection listens."""
+    return [asyncio.run(_measure_commits(url, seconds, count)) for count in connections]
 
 
-async def _commits(url: str, seconds: float, count: int) -> Commits:
+async def _measure_commits(url: str, seconds: float, count: int) -> CommitRates:
     listener = await asyncpg.connect(url)
     await listener.add_listener("bench", lambda *_: None)
     await listener.execute("CREATE TABLE IF NOT EXISTS bench_rows (content bytea NOT NULL)")
     writers = [await asyncpg.connect(url) for _ in range(count)]
 
-    async def rate(statement: str, rows: int) -> float:
+    async def measure_rate(statement: str, rows: int) -> float:
         end = time.perf_counter() + seconds
 
         async def write(connection: Any) -> int:
-            done = 0
+            count = 0
             while time.perf_counter() < end:
                 await connection.fetch(statement, bytes(1024))
-                done += rows
-            return done
+                count += rows
+            return count
 
         return sum(await asyncio.gather(*map(write, writers))) / seconds
 
     try:
-        return Commits(
+        return CommitRates(
             connections=count,
-            silent=await rate(ROW, 1),
-            told=await rate(TELL.format(ROW), 1),
-            told_together=await rate(TELL.format(ROWS), TOGETHER),
+            without_notify=await measure_rate(INSERT_ROW, 1),
+            with_notify=await measure_rate(NOTIFY.format(INSERT_ROW), 1),
+            batched_notify=await measure_rate(NOTIFY.format(INSERT_ROWS), ROWS_PER_COMMIT),
         )
     finally:
         for connection in (listener, *writers):
             await connection.close()
 
 
-TOGETHER: Final = 64
-ROW: Final = "INSERT INTO bench_rows VALUES ($1) RETURNING 1 AS number"
-ROWS: Final = (
-    f"INSERT INTO bench_rows SELECT $1 FROM generate_series(1, {TOGETHER}) RETURNING (random() * 1e9)::bigint AS number"
+ROWS_PER_COMMIT: Final = 64
+INSERT_ROW: Final = "INSERT INTO bench_rows VALUES ($1) RETURNING 1 AS number"
+INSERT_ROWS: Final = (
+    f"INSERT INTO bench_rows SELECT $1 FROM generate_series(1, {ROWS_PER_COMMIT}) "
+    "RETURNING (random() * 1e9)::bigint AS number"
 )
-TELL: Final = "WITH kept AS ({}) SELECT pg_notify('bench', lpad(number::text, 80, 'x')) FROM kept"
+NOTIFY: Final = "WITH inserted AS ({}) SELECT pg_notify('bench', lpad(number::text, 80, 'x')) FROM inserted"

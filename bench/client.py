@@ -1,9 +1,9 @@
-"""What it costs a program to read one stream: `antiphon.client` beside the openai SDK, on the same bytes from the same server.
+"""Compares the CPU time of reading a stream with `antiphon.client` and with the openai SDK, from the same server.
 
     python bench/client.py [--rounds 9] [--write]
 
-CPU of this process, its threads included, for streams of 500 deltas; the server runs in a process of its own. Goal: at least five
-times cheaper than the SDK, each way of reading against its like.
+Measures the CPU time of this process with all its threads, for streams of 500 deltas. The server is another process.
+Goal: each way of reading uses at most a fifth of the CPU time of the same way in the SDK.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 import openai
 import uvloop
 from bench import report
-from bench.targets import Target, versions_of
+from bench.targets import Target, package_versions_command
 
 from antiphon.client import AsyncClient, Client
 from antiphon.dialects import responses
@@ -31,10 +31,10 @@ from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.writer import ResponseWriter
 
 DELTAS = 500
-STREAMS = 20  # in a row, for one measurement
+STREAMS = 20  # streams of one measurement, one after the other
 GOAL = 5.0
 MODEL = "mock-1"
-Way = Callable[[str], int]  # reads streams from a server; how many events came
+Reader = Callable[[str], int]  # reads all streams of one measurement from a URL, returns the number of events
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,19 +43,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         uvloop.run(_serve())
         return 0
     load_before = os.getloadavg()[0]
-    spent: dict[str, list[float]] = {name: [] for name in WAYS}
+    costs: dict[str, list[float]] = {name: [] for name in READERS}
     with subprocess.Popen([sys.executable, __file__, "--serve"], stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         url = server.stdout.readline().strip()
         try:
             for number in range(args.rounds + 1):
-                for name, way in WAYS.items():
-                    cost = _cost(way, url)
-                    if number:  # the first is for caches and lazy imports
-                        spent[name].append(cost)
+                for name, read_streams in READERS.items():
+                    cost = _measure_cost(read_streams, url)
+                    if number:  # the first round warms up caches and lazy imports
+                        costs[name].append(cost)
         finally:
             server.terminate()
-    text = _told(spent, load_before)
+    text = _render_report(costs, load_before)
     print(text)
     if args.write:
         report.write_section("The client", text)
@@ -65,40 +65,41 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--write", action="store_true", help="into bench/RESULTS.md")
+    parser.add_argument("--write", action="store_true", help="write the results to bench/RESULTS.md")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     return parser
 
 
-def _told(spent: dict[str, list[float]], load_before: float) -> str:
+def _render_report(costs: dict[str, list[float]], load_before: float) -> str:
     rows: list[list[str]] = []
-    for ours, theirs in PAIRS:
-        ratios = [sdk / own for own, sdk in zip(spent[ours], spent[theirs], strict=True)]
-        figures = [f"{statistics.median(spent[name]) / DELTAS:.1f}" for name in (ours, theirs)]
+    for antiphon_name, sdk_name in PAIRS:
+        cost_pairs = zip(costs[antiphon_name], costs[sdk_name], strict=True)
+        ratios = [sdk_cost / antiphon_cost for antiphon_cost, sdk_cost in cost_pairs]
+        figures = [f"{statistics.median(costs[name]) / DELTAS:.1f}" for name in (antiphon_name, sdk_name)]
         rows.append(
             [
-                f"{ours} : {theirs}",
+                f"{antiphon_name} : {sdk_name}",
                 *figures,
                 f"**{statistics.median(ratios):.1f}** ({min(ratios):.1f}–{max(ratios):.1f})",
                 f"≥ {GOAL:g}",
             ]
         )
     return (
-        f"CPU of the reading process for a stream of {DELTAS} deltas, {STREAMS} streams in a row; "
-        f"the median of {len(spent[ours])} rounds.\n\n"
-        + report.table(["way of reading", "antiphon, µs a delta", "SDK, µs a delta", "SDK : antiphon", "goal"], rows)
+        f"CPU time of the reading process for a stream of {DELTAS} deltas, {STREAMS} streams one after the other; "
+        f"the median of {len(costs[antiphon_name])} rounds.\n\n"
+        + report.render_table(["reader", "antiphon, µs per delta", "SDK, µs per delta", "SDK : antiphon", "goal"], rows)
         + "\n"
-        + report.circumstances([ANTIPHON, OPENAI], load_before)
+        + report.render_circumstances([ANTIPHON, OPENAI], load_before)
     )
 
 
-def _cost(way: Way, url: str) -> float:
-    """Microseconds for one stream."""
-    begun = time.process_time_ns()
-    events = way(url)
-    spent = (time.process_time_ns() - begun) / 1000 / STREAMS
-    assert events >= STREAMS * DELTAS, f"only {events} events came"
-    return spent
+def _measure_cost(read_streams: Reader, url: str) -> float:
+    """Returns the CPU time of one stream in microseconds."""
+    start = time.process_time_ns()
+    events = read_streams(url)
+    cost = (time.process_time_ns() - start) / 1000 / STREAMS
+    assert events >= STREAMS * DELTAS, f"the stream had only {events} events"
+    return cost
 
 
 def _antiphon_events(url: str) -> int:
@@ -157,12 +158,12 @@ def _openai_async(url: str) -> int:
 
 
 async def _serve() -> None:
-    """Answers anything with the same stream, a chunk for every eight events, as a gateway in a hurry would."""
+    """Answers every request with the same stream. One HTTP chunk has eight events, as from a gateway under load."""
     frames = _frames()
-    pieces = [b"".join(frames[at : at + 8]) for at in range(0, len(frames), 8)]
-    answer = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+    pieces = [b"".join(frames[index : index + 8]) for index in range(0, len(frames), 8)]
+    response_head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 
-    async def meet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -170,7 +171,7 @@ async def _serve() -> None:
                     int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")
                 )
                 await reader.readexactly(length)
-                writer.write(answer)
+                writer.write(response_head)
                 for piece in pieces:
                     writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
                     await writer.drain()
@@ -179,7 +180,7 @@ async def _serve() -> None:
         except (asyncio.IncompleteReadError, ConnectionError):
             writer.close()
 
-    server = await asyncio.start_server(meet, "127.0.0.1", 0)
+    server = await asyncio.start_server(serve_connection, "127.0.0.1", 0)
     print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", flush=True)
     await server.serve_forever()
 
@@ -207,7 +208,7 @@ USAGE = Usage(
     input_tokens_details=InputTokensDetails(cached_tokens=0),
     output_tokens_details=OutputTokensDetails(reasoning_tokens=0),
 )
-WAYS: dict[str, Way] = {
+READERS: dict[str, Reader] = {
     "events": _antiphon_events,
     "`create(stream=True)`": _openai_events,
     "events and snapshot": _antiphon_snapshot,
@@ -222,15 +223,15 @@ PAIRS = [
 ]
 ANTIPHON = Target(
     name="antiphon",
-    what="`antiphon.client`: every event mended and typed, the response at its end",
+    description="`antiphon.client`: every event normalized and typed, the response at the end",
     command=[],
-    version=versions_of(sys.executable, "antiphon", "msgspec", "httptools", "uvloop"),
+    version_command=package_versions_command(sys.executable, "antiphon", "msgspec", "httptools", "uvloop"),
 )
 OPENAI = Target(
     name="openai SDK",
-    what="as it is installed",
+    description="the installed version",
     command=[],
-    version=versions_of(sys.executable, "openai", "pydantic"),
+    version_command=package_versions_command(sys.executable, "openai", "pydantic"),
 )
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Commits of this repository to be measured: the working tree, and any other commit in a temporary folder."""
+"""Provides the sources of a commit to measure: the working tree, or another commit in a temporary git worktree."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Checkout(Struct, frozen=True):
 
 @contextmanager
 def checked_out(commit: str, repository: Path = REPOSITORY) -> Iterator[Checkout]:
-    """A commit in a git worktree of its own, which is removed at the end."""
+    """Checks a commit out into its own git worktree, and removes the worktree at the end."""
     id = _git(repository, "rev-parse", "--short", "--verify", "--end-of-options", f"{commit}^{{commit}}")
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / id
@@ -36,7 +36,7 @@ def checked_out(commit: str, repository: Path = REPOSITORY) -> Iterator[Checkout
 
 
 def working_tree(repository: Path = REPOSITORY) -> Checkout:
-    """The sources as they are, with a `-dirty` id if they differ from the commit."""
+    """Returns the sources in the working tree. The id ends with `-dirty` if they differ from the commit."""
     id = _git(repository, "describe", "--always", "--dirty", "--exclude=*")
     return Checkout(id, _subject(repository, "HEAD"), repository / "src")
 
@@ -46,7 +46,7 @@ def _subject(repository: Path, commit: str) -> str:
 
 
 def git_environ() -> dict[str, str]:
-    """The environment without the variables that a git hook sets, which would point git at another repository."""
+    """Returns the environment without the variables that a git hook sets: they select another repository."""
     return {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
 
 

@@ -1,7 +1,6 @@
-"""Request bodies for benchmarks: a conversation of ten turns with six tools, about 20 KB; the same conversation turn by turn; and a
-short question.
+"""Creates request bodies for the benchmarks: a conversation of up to ten turns with six tools (20 KB), a question.
 
-The first message of a conversation contains a number that the load generator sets, so that no two conversations are the same.
+The load generator sets a number in the first message of a conversation, so that every conversation is different.
 """
 
 from __future__ import annotations
@@ -22,47 +21,48 @@ FUNCTION_FIELDS = ("name", "description", "parameters", "strict")
 
 
 def responses_body(model: str = "mock", *, stream: bool = True, store: bool = False, turns: int = TURNS) -> bytes:
-    """The body of `POST /v1/responses` for the first turns of the conversation."""
-    return encoded({**_responses(model, stream, turns), "store": store})
+    """Returns the body of `POST /v1/responses` for the first turns of the conversation."""
+    return encode_json({**_responses_request(model, stream, turns), "store": store})
 
 
 def plain_body(model: str = "mock", *, stream: bool = True, store: bool = False) -> bytes:
-    """The smallest that anybody sends: a question."""
-    return encoded({"model": model, "input": question(7), "store": store, "stream": stream})
+    """Returns the body of `POST /v1/responses` for a short question."""
+    return encode_json({"model": model, "input": question(7), "store": store, "stream": stream})
 
 
 def question(number: int) -> str:
-    """A short one, the same for the same number."""
+    """Returns a short text that depends only on the number."""
     return _prose(random.Random(number), 20)
 
 
-def encoded(body: dict[str, Any]) -> bytes:
-    """JSON as every client here writes it."""
+def encode_json(body: dict[str, Any]) -> bytes:
+    """Encodes JSON without spaces and without escaped characters."""
     return json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def chat_body(model: str = "mock", *, stream: bool = True, turns: int = TURNS) -> bytes:
-    """The same conversation for servers that pass chat requests on."""
-    asked = _responses(model, stream, turns)
+    """Returns the same conversation as a chat request, for servers that forward it without translation."""
+    request = _responses_request(model, stream, turns)
     body = {
         "model": model,
-        "messages": [{"role": "system", "content": asked["instructions"]}, *map(_chat_message, asked["input"])],
+        "messages": [{"role": "system", "content": request["instructions"]}, *map(_chat_message, request["input"])],
         "tools": [
-            {"type": "function", "function": {name: tool[name] for name in FUNCTION_FIELDS}} for tool in asked["tools"]
+            {"type": "function", "function": {name: tool[name] for name in FUNCTION_FIELDS}}
+            for tool in request["tools"]
         ],
         "tool_choice": "auto",
         "parallel_tool_calls": True,
         "temperature": 0.7,
         "top_p": 0.95,
         "max_tokens": 2048,
-        "metadata": asked["metadata"],
+        "metadata": request["metadata"],
         "stream": stream,
     }
-    return encoded({**body, "stream_options": {"include_usage": True}} if stream else body)
+    return encode_json({**body, "stream_options": {"include_usage": True}} if stream else body)
 
 
 def chat_chunk(delta: dict[str, Any]) -> bytes:
-    """One chunk of a chat stream with everything around it that a large provider sends."""
+    """Returns one chunk of a chat stream with all members that a large provider sends."""
     chunk = {
         "id": "chatcmpl-Bk3f0JmVfPq1mock",
         "object": "chat.completion.chunk",
@@ -76,17 +76,17 @@ def chat_chunk(delta: dict[str, Any]) -> bytes:
     return json.dumps(chunk, separators=(",", ":")).encode()
 
 
-def _responses(model: str, stream: bool, turns: int) -> dict[str, Any]:
+def _responses_request(model: str, stream: bool, turns: int) -> dict[str, Any]:
     rng = random.Random(7)
     items: list[dict[str, Any]] = []
-    sent = 0  # items up to the question of the last turn that is sent
+    item_count = 0  # items up to the question of the last requested turn
     for turn in range(TURNS):
-        number = f"{STAMP} " if turn == 0 else ""
+        stamp = f"{STAMP} " if turn == 0 else ""
         items.append(
-            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": number + _prose(rng, 70)}]}
+            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": stamp + _prose(rng, 70)}]}
         )
         if turn == turns - 1:
-            sent = len(items)
+            item_count = len(items)
         if turn == TURNS - 1:
             break
         if turn % 3 == 1:
@@ -104,7 +104,7 @@ def _responses(model: str, stream: bool, turns: int) -> dict[str, Any]:
     return {
         "model": model,
         "instructions": _prose(rng, 120),
-        "input": items[:sent],
+        "input": items[:item_count],
         "tools": [_tool(rng, name) for name in TOOLS],
         "tool_choice": "auto",
         "parallel_tool_calls": True,
@@ -140,9 +140,9 @@ def _tool_turn(rng: random.Random, turn: int) -> list[dict[str, Any]]:
 
 
 def _tool(rng: random.Random, name: str) -> dict[str, Any]:
-    kinds = ("string", "integer", "boolean")
+    types = ("string", "integer", "boolean")
     fields: dict[str, Any] = {
-        f"field_{at}": {"type": rng.choice(kinds), "description": _prose(rng, 12)} for at in range(5)
+        f"field_{number}": {"type": rng.choice(types), "description": _prose(rng, 12)} for number in range(5)
     }
     fields["filter"] = {
         "type": "object",

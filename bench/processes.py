@@ -1,4 +1,4 @@
-"""Processes under measurement, as the kernel sees them: CPU and memory of a whole tree, and who listens where. Linux only."""
+"""Reads the CPU time, memory and sockets of a process and its descendants from /proc. Linux only."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ ESTABLISHED, LISTENING = "01", "0A"
 
 
 def tree(pid: int) -> list[int]:
-    """A process and everything it started."""
-    found, todo = [], [pid]
-    while todo:
-        pid = todo.pop()
-        found.append(pid)
-        with suppress(OSError):  # it ended meanwhile
+    """Returns the ids of a process and of all its descendants."""
+    pids, unvisited = [], [pid]
+    while unvisited:
+        pid = unvisited.pop()
+        pids.append(pid)
+        with suppress(OSError):  # the process has ended
             for task in (PROC / str(pid) / "task").iterdir():
-                todo += map(int, (task / "children").read_text().split())
-    return found
+                unvisited += map(int, (task / "children").read_text().split())
+    return pids
 
 
 def cpu_us(pid: int) -> float:
-    """CPU time of the tree so far, in microseconds, of threads that ended too."""
+    """Returns the CPU time of the process tree in microseconds, including threads that have ended."""
     total = 0
     for member in tree(pid):
         with suppress(OSError):
@@ -33,7 +33,7 @@ def cpu_us(pid: int) -> float:
 
 
 def rss_kib(pid: int) -> int:
-    """Resident memory of the tree."""
+    """Returns the resident memory of the process tree."""
     total = 0
     for member in tree(pid):
         with suppress(OSError):
@@ -43,28 +43,29 @@ def rss_kib(pid: int) -> int:
 
 
 def is_listening(pid: int, port: int) -> bool:
-    """Whether a process of the tree listens on the port: a stranger's server there does not count."""
+    """Tells whether a process of the tree listens on the port. Other servers on the port do not count."""
     inodes = _listeners(port)
-    return any(inodes & _sockets(member) for member in tree(pid))
+    return any(inodes & _socket_inodes(member) for member in tree(pid))
 
 
-def clients(port: int) -> int:
-    """Connections to the port that were accepted; those that wait in the kernel for it have no inode yet."""
+def count_accepted_connections(port: int) -> int:
+    """Counts the accepted connections to the port. A connection that is not accepted yet has the inode 0."""
     return len(_inodes(port, ESTABLISHED) - {"0"})
 
 
 def free_ports(first: int, count: int) -> list[int]:
-    """Ports on which nobody listens; other work may share the machine."""
-    found: list[int] = []
-    while len(found) < count:
-        if not _listeners(first):
-            found.append(first)
-        first += 1
-    return found
+    """Returns ports from `first` on that have no listener, because other programs may use some of them."""
+    ports: list[int] = []
+    port = first
+    while len(ports) < count:
+        if not _listeners(port):
+            ports.append(port)
+        port += 1
+    return ports
 
 
 def _cpu_clock(pid: int) -> int:
-    return (~pid << 3) | 2  # what clock_getcpuclockid(3) gives: nanoseconds, not ticks
+    return (~pid << 3) | 2  # the clock that clock_getcpuclockid(3) returns; it counts nanoseconds, not ticks
 
 
 def _listeners(port: int) -> set[str]:
@@ -72,20 +73,20 @@ def _listeners(port: int) -> set[str]:
 
 
 def _inodes(port: int, state: str) -> set[str]:
-    found = set()
+    inodes = set()
     for table in ("tcp", "tcp6"):
         with suppress(FileNotFoundError):  # a machine without IPv6
             for line in (PROC / "net" / table).read_text().splitlines()[1:]:
-                words = line.split()
-                if words[3] == state and int(words[1].rpartition(":")[2], 16) == port:
-                    found.add(words[9])
-    return found
+                fields = line.split()
+                if fields[3] == state and int(fields[1].rpartition(":")[2], 16) == port:
+                    inodes.add(fields[9])
+    return inodes
 
 
-def _sockets(pid: int) -> set[str]:
-    found = set()
+def _socket_inodes(pid: int) -> set[str]:
+    inodes = set()
     with suppress(OSError):
         for descriptor in (PROC / str(pid) / "fd").iterdir():
             with suppress(OSError):
-                found.add(os.readlink(descriptor).removeprefix("socket:[").removesuffix("]"))
-    return found
+                inodes.add(os.readlink(descriptor).removeprefix("socket:[").removesuffix("]"))
+    return inodes

@@ -1,8 +1,8 @@
-"""What an agent pays for a delta, from its own words to the bytes that the gateway reads, beside encoding the same event.
+"""Measures the CPU time of one delta of an agent, from its text to the bytes for the gateway, minus the encoding.
 
     python bench/producer.py [rounds]
 
-The CPU of a process is measured, and both in one interleaved run. Goal: at most 10 µs a delta beyond the encoding.
+The rounds are interleaved with the encoding of the same event. Goal: at most 10 µs per delta more than the encoding.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 import time
 
 import msgspec
-from bench.report import circumstances, table, write_section
+from bench.report import render_circumstances, render_table, write_section
 
 from antiphon.config import Timeouts
 from antiphon.dialects import responses
@@ -27,50 +27,50 @@ from antiphon.upstream.http import HttpTransport
 
 DELTAS = 20_000
 ABOUT = """\
-What an agent's delta costs, from its own words to the bytes that the gateway reads, beside encoding the same event: the median of
-interleaved rounds, and their range. `@agent` is one `await out.write(…)`; `ResponseBuilder` reads a JSON line with a snapshot of
-the message so far. Goal: at most 10 µs beyond the encoding."""
+CPU time of one delta of an agent, from its text to the bytes for the gateway, compared with encoding the same event:
+the median of interleaved rounds, and their range. `@agent` is one `await out.write(…)`; `ResponseBuilder` reads a JSON
+line with a snapshot of the message so far. Goal: at most 10 µs more than the encoding."""
 
 
 def main(rounds: int = 9) -> None:
-    load = os.getloadavg()[0]
-    found: dict[str, list[float]] = {"encoding": [], "@agent": [], "ResponseBuilder": []}
+    load_before = os.getloadavg()[0]
+    times: dict[str, list[float]] = {"encoding": [], "@agent": [], "ResponseBuilder": []}
     for _ in range(rounds):
-        found["encoding"].append(_encoding())
-        found["@agent"].append(asyncio.run(_agent()))
-        found["ResponseBuilder"].append(_builder())
-    base = found["encoding"]
+        times["encoding"].append(_measure_encoding())
+        times["@agent"].append(asyncio.run(_measure_agent()))
+        times["ResponseBuilder"].append(_measure_builder())
+    encoding_times = times["encoding"]
     rows: list[list[str]] = []
     for name in ("@agent", "ResponseBuilder"):
-        beyond = sorted(time - encoding for time, encoding in zip(found[name], base, strict=True))
+        overheads = sorted(time - encoding for time, encoding in zip(times[name], encoding_times, strict=True))
         median = statistics.median
         rows.append(
             [
                 name,
-                f"{median(found[name]):.1f}",
-                f"{median(base):.1f}",
-                f"**{median(beyond):.1f}** ({beyond[0]:.1f}–{beyond[-1]:.1f})",
+                f"{median(times[name]):.1f}",
+                f"{median(encoding_times):.1f}",
+                f"**{median(overheads):.1f}** ({overheads[0]:.1f}–{overheads[-1]:.1f})",
             ]
         )
-    text = table(["µs of CPU a delta", "in all", "encoding alone", "beyond it"], rows)
+    text = render_table(["CPU µs per delta", "total", "encoding alone", "difference"], rows)
     print(text)
-    write_section("Producing", f"{ABOUT}\n\n{text}\n{circumstances([], load)}")
+    write_section("Agents", f"{ABOUT}\n\n{text}\n{render_circumstances([], load_before)}")
 
 
-def _encoding() -> float:
-    """The bytes of a delta from an event that is there: what nobody can save."""
-    write = responses.EventsFromHub(Request(model="m")).feed
-    begin = time.process_time_ns()
+def _measure_encoding() -> float:
+    """Measures the encoding of an event to bytes, which every implementation needs."""
+    encode = responses.EventsFromHub(Request(model="m")).feed
+    start = time.process_time_ns()
     for number in range(DELTAS):
-        write(
+        encode(
             OutputTextDelta(
                 sequence_number=number, item_id="msg_1", output_index=0, content_index=0, delta=" quick", logprobs=[]
             )
         )
-    return (time.process_time_ns() - begin) / DELTAS / 1000
+    return (time.process_time_ns() - start) / DELTAS / 1000
 
 
-async def _agent() -> float:
+async def _measure_agent() -> float:
     @agent(model="bench")
     async def write(turn: Turn) -> None:
         async with turn.message() as out:
@@ -79,32 +79,32 @@ async def _agent() -> float:
 
     transport = AgentTransport({"bench": write}, HttpTransport({}))
     body = msgspec.json.encode({"model": "bench", "input": "Hi"})
-    begin = time.process_time_ns()
-    answer = await transport.send("POST", "agent:bench/responses", {}, body, Timeouts())
+    start = time.process_time_ns()
+    response = await transport.send("POST", "agent:bench/responses", {}, body, Timeouts())
     count = 0
-    async for piece in answer.pieces():
+    async for piece in response.pieces():
         count += piece.count(b"event: response.output_text.delta\n")
     assert count == DELTAS
-    return (time.process_time_ns() - begin) / DELTAS / 1000
+    return (time.process_time_ns() - start) / DELTAS / 1000
 
 
-def _builder() -> float:
-    """An agent whose snapshots grow by a word, up to a paragraph each."""
+def _measure_builder() -> float:
+    """Measures an agent whose snapshots grow by one word at a time, up to 50 words."""
     lines = [
         b'{"type":"item.updated","item":{"id":"%d","type":"agent_message","text":"%b"}}'
-        % (at // 50, b" quick" * (at % 50 + 1))
-        for at in range(DELTAS)
+        % (number // 50, b" quick" * (number % 50 + 1))
+        for number in range(DELTAS)
     ]
     builder, collector = ResponseBuilder("bench"), EventCollector()
-    write = responses.EventsFromHub(Request(model="m")).feed
-    begin = time.process_time_ns()
+    encode = responses.EventsFromHub(Request(model="m")).feed
+    start = time.process_time_ns()
     for line in lines:
-        event = decode_thread_event(line)
-        assert event is not None
-        builder.process_event(event, collector)
-        for told in collector.take():
-            write(told)
-    return (time.process_time_ns() - begin) / DELTAS / 1000
+        thread_event = decode_thread_event(line)
+        assert thread_event is not None
+        builder.process_event(thread_event, collector)
+        for event in collector.take():
+            encode(event)
+    return (time.process_time_ns() - start) / DELTAS / 1000
 
 
 if __name__ == "__main__":

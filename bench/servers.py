@@ -1,4 +1,4 @@
-"""Servers under measurement: started on one core, with the mock and the load generator on another, and stopped again."""
+"""Starts and stops the measured servers on one core, and the mock upstream and the load generator on another core."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from pathlib import Path
 from typing import IO
 
 from bench.processes import free_ports, is_listening, tree
-from bench.targets import BIN, Target
+from bench.targets import BIN, Target, fill_placeholders
 from msgspec import Struct
 
 FIRST_PORT = 27300
 
 
 class Cores(Struct, frozen=True):
-    """One for what is measured, one for everything else; the same one if there is no other."""
+    """One core for the measured server and one for everything else; both are equal on a machine with one core."""
 
     server: int
     load: int
 
     @classmethod
-    def here(cls) -> Cores:
+    def available(cls) -> Cores:
         allowed = sorted(os.sched_getaffinity(0))
         return cls(allowed[0], allowed[-1])
 
 
 class Server:
-    """A target that runs."""
+    """The running process of a target."""
 
     def __init__(self, target: Target, port: int, upstream: int, cores: Cores, folder: Path) -> None:
         self.target = target
@@ -42,51 +42,51 @@ class Server:
         self.folder = folder / target.name
         self.folder.mkdir(parents=True, exist_ok=True)
         self.key = secrets.token_hex(24)
-        self._values = {"port": str(port), "upstream": str(upstream), "folder": str(self.folder), "key": self.key}
+        self._log_path = self.folder / "output.log"
+        values = {"port": str(port), "upstream": str(upstream), "folder": str(self.folder), "key": self.key}
         for name, text in target.files.items():
-            (self.folder / name).write_text(self._filled(text))
-        environ = os.environ | {name: self._filled(value) for name, value in target.environ.items()}
-        with (self.folder / "output.log").open("wb") as log:
-            command = [self._filled(word) for word in target.command]
-            where = [cores.server] if target.workers == 1 else [cores.server, cores.load]
-            self._process = pinned(command, *where, stdout=log, stderr=log, cwd=self.folder, env=environ)
+            (self.folder / name).write_text(fill_placeholders(text, values))
+        environ = os.environ | {name: fill_placeholders(value, values) for name, value in target.environ.items()}
+        with self._log_path.open("wb") as log:
+            command = [fill_placeholders(word, values) for word in target.command]
+            server_cores = [cores.server] if target.workers == 1 else [cores.server, cores.load]
+            self._process = start_on_cores(command, *server_cores, stdout=log, stderr=log, cwd=self.folder, env=environ)
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
-    def wait_until_it_listens(self) -> bool:
-        """False if it ended, or did not get there in time; its folder has what it said."""
-        end = time.monotonic() + self.target.patience
+    def wait_until_listening(self) -> bool:
+        """Returns False if the process ended or did not listen in time."""
+        end = time.monotonic() + self.target.start_timeout
         while time.monotonic() < end and self._process.poll() is None:
             if is_listening(self.pid, self.port):
                 return True
             time.sleep(0.1)
         return False
 
+    def read_log(self) -> str:
+        """Returns the output of the process."""
+        return self._log_path.read_text(errors="replace")
+
     def stop(self) -> None:
-        members = tree(self.pid)
-        for how in (signal.SIGTERM, signal.SIGKILL):
-            for member in reversed(members):
+        pids = tree(self.pid)
+        for signal_number in (signal.SIGTERM, signal.SIGKILL):
+            for pid in reversed(pids):
                 with suppress(ProcessLookupError):
-                    os.kill(member, how)
+                    os.kill(pid, signal_number)
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(5)
                 return
 
-    def _filled(self, text: str) -> str:
-        for name, value in self._values.items():
-            text = text.replace(f"{{{name}}}", value)
-        return text
-
 
 @contextmanager
 def running(targets: list[Target], folder: Path) -> Iterator[list[Server]]:
-    """The mock, and every target in front of it. Whether they listen is for the caller to find out."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # nothing that was started here outlives us
-    cores = Cores.here()
+    """Starts the mock upstream and every target, and stops them at the end. Does not wait until they listen."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that `finally` stops the servers
+    cores = Cores.available()
     upstream, *ports = free_ports(FIRST_PORT, len(targets) + 1)
-    mock = pinned([str(BIN / "mock_upstream"), str(upstream)], cores.load)
+    mock = start_on_cores([str(BIN / "mock_upstream"), str(upstream)], cores.load)
     servers: list[Server] = []
     try:
         for target, port in zip(targets, ports, strict=True):
@@ -99,7 +99,7 @@ def running(targets: list[Target], folder: Path) -> Iterator[list[Server]]:
         mock.wait()
 
 
-def pinned(
+def start_on_cores(
     command: list[str],
     *cores: int,
     stdin: int | None = None,
@@ -108,7 +108,7 @@ def pinned(
     cwd: Path | None = None,
     env: dict[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """A process on these cores and no other."""
+    """Starts a process that runs only on the given cores."""
     return subprocess.Popen(
         ["taskset", "-c", ",".join(map(str, cores)), *command],
         stdin=stdin,

@@ -1,9 +1,9 @@
-"""Clients that open WebSockets and wait: a process of its own for `bench/store.py`.
+"""Opens idle WebSockets to a gateway, in a separate process for `bench/store.py`.
 
-    BENCH_KEY=… python -m bench.sockets PORT COUNT [kept|forgotten]
+    BENCH_KEY=… python -m bench.sockets PORT COUNT [stored|not-stored]
 
-With a last word each of them has one turn first. Prints `open` when all are, then answers pings until its input ends, and prints
-how many connections ended before.
+With the last argument every connection runs one turn first. Prints `open` when all connections are open, answers pings
+until its input ends, and then prints how many connections were closed by the gateway.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from bench import payloads
 
 PING = b"\x89\x00"
 PONG = b"\x8a\x80" + bytes(4)
-BUFFER = 4096
+BUFFER_SIZE = 4096
 
 
-def main(port: int, count: int, store: str = "") -> None:
-    clients = Clients()
+def main(port: int, count: int, turn: str = "") -> None:
+    connections = IdleConnections()
     for _ in range(count):
-        clients.add(_opened(port, store))
-        clients.answer_pings(0)  # opening them all may take longer than a server waits for the first
+        connections.add(_open_websocket(port, turn))
+        connections.answer_pings(0)  # the first pings may come before all connections are open
     print("open", flush=True)
-    while not clients.answer_pings(None):
+    while not connections.answer_pings(None):
         pass
-    print(clients.gone, flush=True)
+    print(connections.closed_count, flush=True)
 
 
-class Clients:
-    """Connections that are open, and nothing more."""
+class IdleConnections:
+    """Open WebSockets that only answer pings."""
 
     def __init__(self) -> None:
-        self.gone = 0
+        self.closed_count = 0
         self._sockets: dict[int, socket.socket] = {}
         self._poll = select.epoll()
         self._poll.register(sys.stdin.fileno(), select.EPOLLIN)
@@ -46,20 +46,20 @@ class Clients:
         self._poll.register(connection.fileno(), select.EPOLLIN)
 
     def answer_pings(self, timeout: float | None) -> bool:
-        """Those that are there. Whether our own input has ended."""
-        for number, _ in self._poll.poll(timeout):
-            if number == sys.stdin.fileno():
+        """Answers the pings that have arrived. Returns True when the input of this process has ended."""
+        for descriptor, _ in self._poll.poll(timeout):
+            if descriptor == sys.stdin.fileno():
                 return True
-            came = self._sockets[number].recv(BUFFER)
-            if not came:
-                self.gone += 1
-                self._poll.unregister(number)
-            elif PING in came:
-                self._sockets[number].sendall(PONG)
+            received = self._sockets[descriptor].recv(BUFFER_SIZE)
+            if not received:
+                self.closed_count += 1
+                self._poll.unregister(descriptor)
+            elif PING in received:
+                self._sockets[descriptor].sendall(PONG)
         return False
 
 
-def _opened(port: int, store: str) -> socket.socket:
+def _open_websocket(port: int, turn: str) -> socket.socket:
     connection = socket.create_connection(("127.0.0.1", port), timeout=60)
     connection.sendall(
         f"GET /v1/responses HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {os.environ['BENCH_KEY']}\r\n"
@@ -67,29 +67,29 @@ def _opened(port: int, store: str) -> socket.socket:
         f"Sec-WebSocket-Key: {b64encode(os.urandom(16)).decode()}\r\n\r\n".encode()
     )
     _read_until(connection, b"\r\n\r\n", b"HTTP/1.1 101 ")
-    if store:
-        asked = {
+    if turn:
+        message = {
             "type": "response.create",
             "model": "mock-n16",
             "input": payloads.question(7),
-            "store": store == "kept",
+            "store": turn == "stored",
         }
-        connection.sendall(_text_frame(payloads.encoded(asked)))
+        connection.sendall(_text_frame(payloads.encode_json(message)))
         _read_until(connection, b'"type":"response.completed"', b"")
     return connection
 
 
-def _read_until(connection: socket.socket, end: bytes, beginning: bytes) -> None:
-    came = b""
-    while end not in came:
+def _read_until(connection: socket.socket, end: bytes, expected_prefix: bytes) -> None:
+    received = b""
+    while end not in received:
         piece = connection.recv(65536)
-        came += piece
-        if not piece or not came.startswith(beginning[: len(came)]):
-            raise SystemExit(f"instead of a WebSocket there came {came[:500]!r}")
+        received += piece
+        if not piece or not received.startswith(expected_prefix[: len(received)]):
+            raise SystemExit(f"the gateway did not answer as a WebSocket server: {received[:500]!r}")
 
 
 def _text_frame(text: bytes) -> bytes:
-    """With a mask that changes nothing."""
+    """Returns a masked text frame. The mask is zero."""
     return b"\x81\xfe" + len(text).to_bytes(2) + bytes(4) + text
 
 

@@ -1,9 +1,10 @@
-"""What memory costs: responses kept in SQLite and in PostgreSQL, long chains, work in the background, WebSockets that only wait.
+"""Measures storage in SQLite and PostgreSQL: stored responses, long chains, background responses, idle WebSockets.
 
-    python bench/store.py [--parts cost,chain,background,sockets] [--stores sqlite,postgres] [--rounds 7] [--share 0.1] [--write]
+    python bench/store.py [--parts cost,chain,background,sockets] [--stores sqlite,postgres] [--rounds 7]
+        [--share 0.1] [--write]
 
-Every round visits every store with every workload, with `store: false` and with `store: true` beside each other and the other way
-round every other time. What counts is the ratio within a round, and of those the median. A database's own CPU is told apart.
+Every round runs every workload on every store, with `store: false` and `store: true` next to each other and in reverse
+order every other round. The result is the median of the ratios within a round. The CPU time of PostgreSQL is separate.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from pathlib import Path
 
 from bench import background, chains, report, workloads
 from bench.processes import cpu_us, rss_kib, tree
-from bench.servers import Cores, Server, pinned, running
+from bench.servers import Cores, Server, running, start_on_cores
 from bench.targets import Target, antiphon
 from bench.workloads import Workload
 from msgspec import Struct
@@ -32,75 +33,91 @@ from msgspec.structs import replace
 PARTS = ("cost", "chain", "background", "sockets")
 STORES = ("sqlite", "postgres", "sqlite-2", "postgres-2")
 SOCKETS = 10_000
-WORK = 800  # responses in the background, at once: fewer than may wait
-HOLD = 45.0  # seconds: long enough for every client to be asked for a sign of life
-PATIENCE = 300.0
+BACKGROUND_RESPONSES = 800  # fewer than the limit of queued responses
+HOLD = 45.0  # seconds, longer than the interval between two pings
 
 PLAIN = Workload(
     name="plain",
-    what="a short question, no stream",
+    description="a short question, no stream",
     model="mock-n16",
     stream=False,
     connections=32,
     requests=4000,
     body="plain",
 )
-COST = (
+COST_WORKLOADS = (
     PLAIN,
     replace(
-        PLAIN, name="plain-stream", what="the same as a stream of 16 chunks in one write", stream=True, requests=3000
+        PLAIN,
+        name="plain-stream",
+        description="the same as a stream of 16 chunks in one write",
+        stream=True,
+        requests=3000,
     ),
-    Workload(name="json", what="20 KB, no stream", model="mock-n64", stream=False, connections=32, requests=2000),
     Workload(
-        name="burst", what="20 KB, a stream of 64 chunks in one write", model="mock-n64", connections=32, requests=1500
+        name="json", description="20 KB, no stream", model="mock-n64", stream=False, connections=32, requests=2000
+    ),
+    Workload(
+        name="burst",
+        description="20 KB, a stream of 64 chunks in one write",
+        model="mock-n64",
+        connections=32,
+        requests=1500,
     ),
 )
+SOCKET_TURNS = {  # the last argument of bench.sockets
+    "": "no turn",
+    "stored": "after one stored turn",
+    "not-stored": "after one turn that is not stored",
+}
 ABOUT_COST = """\
-32 clients, each of which asks again as soon as it is answered; the median of {rounds} rounds, and their range. CPU is that of the
-gateway's processes for each request. Goals: at least 1,500 plain responses a second kept in SQLite, 800 in PostgreSQL; at most 2 ×
-the CPU of not keeping.
+32 clients, each of which sends its next request as soon as the previous response is complete; the median of {rounds}
+rounds, and their range. CPU is the CPU time of the gateway's processes per request. Goals: at least 1,500 stored plain
+responses per second with SQLite and 800 with PostgreSQL; at most 2 × the CPU time of a response that is not stored.
 
 """
 ABOUT_CHAIN = """\
-CPU of the gateway for turn 10 and turn 1,000 of one chain, each a short question and a short answer, four at a time. “Continued” is
-a turn with `previous_response_id` that is kept; “sent” is the same conversation sent whole by the client and not kept. What the
-longer context itself costs is the difference between the two that are sent. Goal: turn 1,000 without it costs at most 3 × turn 10.
+CPU time of the gateway for turn 10 and turn 1,000 of one chain, each with a short question and a short answer, four
+requests at a time. “Continued” is a stored turn with `previous_response_id`. “Sent” is the same conversation, sent as a
+whole by the client and not stored. The difference between the two sent requests is the cost of the longer context.
+Goal: turn 1,000 without this cost needs at most 3 × the CPU time of turn 10.
 
 """
 ABOUT_BACKGROUND = """\
-{count} responses that are asked for with `background: true` by {clients} clients, as fast as they are taken; made 16 at a time in
-each process, with all their events kept; until the last has ended, and each was looked at. The median of {rounds} rounds, and
-their range.
+{clients} clients create {count} responses with `background: true` as fast as the gateway accepts them. Each process
+runs 16 of them at a time and stores all their events. A run ends when every response has ended and its status was read.
+The median of {rounds} rounds, and their range.
 
 """
 ABOUT_COMMITS = """
-What others must hear of bounds all gateways of one database together: PostgreSQL lets those who `NOTIFY` commit one after the
-other. Rows of 1 KB a second from connections that do nothing else, while one listens, 3 s each, on the core of the load:
+PostgreSQL serialises commits that `NOTIFY`, so notified throughput is limited per database, for all its gateways
+together. Rows of 1 KB per second from connections that only write, while one connection listens, 3 s each, on the core
+of the load generator:
 
 """
 ABOUT_SOCKETS = """\
-Clients of one process that keeps responses in SQLite, for {hold} s, each asked for a sign of life every 30 s. Memory is resident.
-Goal: at most 400 MB.
+Idle clients of one process with SQLite, for {hold} s, with a ping every 30 s. Memory is resident memory. Goal: at most
+400 MB.
 
 """
 
 
-class Visit(Struct, frozen=True, kw_only=True):
-    """One server, one workload, kept or not, one round."""
+class Measurement(Struct, frozen=True, kw_only=True):
+    """The figures of one gateway with one workload in one round."""
 
-    cpu_us: float  # of the gateway, for each request that was answered well
-    database_us: float
-    rate: float  # answers a second
+    cpu_us: float  # CPU time of the gateway per successful request
+    database_us: float  # CPU time of the database per successful request
+    rate: float  # responses per second
     p50_ms: float
     p99_ms: float
     errors: int
 
 
-Visits = dict[tuple[str, str, bool], list[Visit]]  # by server, workload and whether it is kept, one for each round
+Measurements = dict[tuple[str, str, bool], list[Measurement]]  # by gateway, workload and `store`, one per round
 
 
-class Site(Struct, frozen=True):
-    """A gateway, and the database it uses, if that is another process."""
+class Gateway(Struct, frozen=True):
+    """A running gateway, and the process id of its database if the database is a separate process."""
 
     server: Server
     database: int | None
@@ -112,22 +129,23 @@ class Site(Struct, frozen=True):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(arguments)
-    _let_us_open(2 * SOCKETS)
+    _raise_open_files_limit(2 * SOCKETS)
     parts, stores = args.parts.split(","), args.stores.split(",")
     load_before = os.getloadavg()[0]
-    found: dict[str, str] = {}
-    with tempfile.TemporaryDirectory() as folder, _sites(stores, Path(folder)) as sites:
+    sections: dict[str, str] = {}
+    with tempfile.TemporaryDirectory() as folder, _running_gateways(stores, Path(folder)) as gateways:
         if "cost" in parts:
-            found["Keeping responses"] = _cost_text(sites, _visit(sites, args.rounds, args.share), args.rounds)
+            measurements = _measure_costs(gateways, args.rounds, args.share)
+            sections["Stored responses"] = _render_costs(gateways, measurements, args.rounds)
         if "chain" in parts:
-            alone = [site for site in sites if site.server.target.workers == 1]
-            found["The thousandth turn of a chain"] = _chain_text(alone, args.rounds, args.share)
+            single = [gateway for gateway in gateways if gateway.server.target.workers == 1]
+            sections["The thousandth turn of a chain"] = _measure_chains(single, args.rounds, args.share)
         if "background" in parts:
-            found["Work in the background"] = _background_text(sites, args.rounds, args.share)
+            sections["Background responses"] = _measure_background(gateways, args.rounds, args.share)
         if "sockets" in parts:
-            found["WebSockets that only wait"] = _sockets_text(args.hold)
-        circumstances = report.circumstances([site.server.target for site in sites], load_before)
-    for title, text in found.items():
+            sections["Idle WebSockets"] = _measure_sockets(args.hold)
+        circumstances = report.render_circumstances([gateway.server.target for gateway in gateways], load_before)
+    for title, text in sections.items():
         text += "\n" + circumstances
         print(f"## {title}\n\n{text}")
         if args.write:
@@ -138,54 +156,60 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--parts", default=",".join(PARTS))
-    parser.add_argument("--stores", default=",".join(STORES), help="`-2`: with two workers, on both cores")
+    parser.add_argument("--stores", default=",".join(STORES), help="`-2` has two workers, on both cores")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--share", type=float, default=1.0, help="of the requests of each workload, for a quick look")
-    parser.add_argument("--hold", type=float, default=HOLD, help="seconds for which idle WebSockets are held")
-    parser.add_argument("--write", action="store_true", help="into bench/RESULTS.md")
+    parser.add_argument("--share", type=float, default=1.0, help="share of each workload's requests, for a quick run")
+    parser.add_argument("--hold", type=float, default=HOLD, help="seconds for which idle WebSockets stay open")
+    parser.add_argument("--write", action="store_true", help="write the results to bench/RESULTS.md")
     return parser
 
 
-def _let_us_open(files: int) -> None:
-    """For us and all that is started here."""
+def _raise_open_files_limit(files: int) -> None:
+    """Raises the limit of open files for this process and its children."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(files, hard)), hard))
 
 
-# What is measured
+# Gateways and databases
 
 
 @contextmanager
-def _sites(stores: Sequence[str], folder: Path) -> Iterator[list[Site]]:
-    database = _postgres() if any(name.startswith("postgres") for name in stores) else None
+def _running_gateways(stores: Sequence[str], folder: Path) -> Iterator[list[Gateway]]:
+    database = _start_postgres() if any(name.startswith("postgres") for name in stores) else None
     targets = [_target(name, _fresh_url() if name.startswith("postgres") else "") for name in stores]
     with running(targets, folder) as servers:
         for server in servers:
-            if not server.wait_until_it_listens():
-                said = (server.folder / "output.log").read_text(errors="replace")[-2000:]
-                raise SystemExit(f"{server.target.name} did not start; it said:\n{said}")
-        yield [Site(server, database if server.target.name.startswith("postgres") else None) for server in servers]
+            _require_listening(server)
+        yield [Gateway(server, database if server.target.name.startswith("postgres") else None) for server in servers]
+
+
+def _require_listening(server: Server) -> None:
+    if not server.wait_until_listening():
+        raise SystemExit(f"{server.target.name} did not start. Its log ends with:\n{server.read_log()[-2000:]}")
 
 
 def _target(name: str, url: str) -> Target:
     workers = 2 if name.endswith("-2") else 1
-    where = "one process on one core, everything else on the other" if workers == 1 else "two processes on both cores"
+    cores = "one process on one core, everything else on the other" if workers == 1 else "two processes on both cores"
     if not url:
-        return antiphon(name, f"SQLite; {where}", workers=workers)
+        return antiphon(name, f"SQLite; {cores}", workers=workers)
     return antiphon(
-        name, f"PostgreSQL {_postgres_version()}, on the core of the load; {where}", workers=workers, store=url
+        name,
+        f"PostgreSQL {_postgres_version()}, on the core of the load generator; {cores}",
+        workers=workers,
+        store=url,
     )
 
 
-def _postgres() -> int:
-    """The pid of a PostgreSQL, which shares the core of the mock and the load generator."""
+def _start_postgres() -> int:
+    """Starts PostgreSQL on the core of the mock and the load generator, and returns its process id."""
     from tests.store import postgres_server
 
-    pid = postgres_server.pid()
-    for member in tree(pid):
-        with suppress(ProcessLookupError):  # it ended meanwhile
-            os.sched_setaffinity(member, {Cores.here().load})
-    return pid
+    postgres_pid = postgres_server.pid()
+    for pid in tree(postgres_pid):
+        with suppress(ProcessLookupError):  # the process has ended
+            os.sched_setaffinity(pid, {Cores.available().load})
+    return postgres_pid
 
 
 def _postgres_version() -> str:
@@ -200,37 +224,38 @@ def _fresh_url() -> str:
     return postgres_server.fresh_url()
 
 
-# What keeping costs
+# The cost of storing a response
 
 
-def _visit(sites: list[Site], rounds: int, share: float) -> Visits:
-    visits: Visits = defaultdict(list)
-    for site in sites:
-        for workload in COST:
+def _measure_costs(gateways: list[Gateway], rounds: int, share: float) -> Measurements:
+    measurements: Measurements = defaultdict(list)
+    for gateway in gateways:
+        for workload in COST_WORKLOADS:
             for store in (False, True):
-                workloads.run(site.server, _kept(workload, store), share=64 / workload.requests)
+                workloads.run(gateway.server, _with_store(workload, store), share=64 / workload.requests)
     for number in range(rounds):
-        for workload in COST:
-            for site in sites[:: -1 if number % 2 else 1]:
+        for workload in COST_WORKLOADS:
+            for gateway in gateways[:: -1 if number % 2 else 1]:
                 for store in (False, True) if number % 2 else (True, False):
-                    visits[site.name, workload.name, store].append(_measured(site, _kept(workload, store), share))
+                    measurement = _measure(gateway, _with_store(workload, store), share)
+                    measurements[gateway.name, workload.name, store].append(measurement)
         print(f"round {number + 1} of {rounds}", file=sys.stderr)
-    return visits
+    return measurements
 
 
-def _kept(workload: Workload, store: bool) -> Workload:
+def _with_store(workload: Workload, store: bool) -> Workload:
     return replace(workload, name=f"{workload.name}-{store}", store=store)
 
 
-def _measured(site: Site, workload: Workload, share: float = 1.0) -> Visit:
-    before, database_before = cpu_us(site.server.pid), cpu_us(site.database) if site.database else 0.0
-    load = workloads.run(site.server, workload, share=share)
-    spent = cpu_us(site.server.pid) - before
-    database = cpu_us(site.database) - database_before if site.database else 0.0
+def _measure(gateway: Gateway, workload: Workload, share: float) -> Measurement:
+    cpu_before, database_before = cpu_us(gateway.server.pid), cpu_us(gateway.database) if gateway.database else 0.0
+    load = workloads.run(gateway.server, workload, share=share)
+    cpu_time = cpu_us(gateway.server.pid) - cpu_before
+    database_time = cpu_us(gateway.database) - database_before if gateway.database else 0.0
     ok = load.ok or float("nan")
-    return Visit(
-        cpu_us=spent / ok,
-        database_us=database / ok,
+    return Measurement(
+        cpu_us=cpu_time / ok,
+        database_us=database_time / ok,
         rate=load.ok / load.elapsed,
         p50_ms=load.total_us.p50 / 1000,
         p99_ms=load.total_us.p99 / 1000,
@@ -238,169 +263,188 @@ def _measured(site: Site, workload: Workload, share: float = 1.0) -> Visit:
     )
 
 
-def _cost_text(sites: list[Site], visits: Visits, rounds: int) -> str:
+def _render_costs(gateways: list[Gateway], measurements: Measurements, rounds: int) -> str:
     rows = []
-    for site in sites:
-        for workload in COST:
-            without, kept = visits[site.name, workload.name, False], visits[site.name, workload.name, True]
+    for gateway in gateways:
+        for workload in COST_WORKLOADS:
+            unstored = measurements[gateway.name, workload.name, False]
+            stored = measurements[gateway.name, workload.name, True]
             rows.append(
                 [
-                    f"{site.name}, {workload.name}",
-                    *(_middle(without, "rate"), _with_range([visit.rate for visit in kept], ",.0f")),
-                    *(_middle(without, "cpu_us"), _middle(kept, "cpu_us")),
-                    *(_middle(kept, "database_us") if site.database else "", _ratio(kept, without)),
+                    f"{gateway.name}, {workload.name}",
+                    *(_format_median(unstored, "rate"), _format_range([one.rate for one in stored], ",.0f")),
+                    *(_format_median(unstored, "cpu_us"), _format_median(stored, "cpu_us")),
                     *(
-                        _middle(without, "p50_ms", ".1f"),
-                        _middle(kept, "p50_ms", ".1f"),
-                        _middle(kept, "p99_ms", ".1f"),
+                        _format_median(stored, "database_us") if gateway.database else "",
+                        _format_ratio(stored, unstored),
                     ),
-                    str(sum(visit.errors for visit in (*without, *kept))),
+                    *(
+                        _format_median(unstored, "p50_ms", ".1f"),
+                        _format_median(stored, "p50_ms", ".1f"),
+                        _format_median(stored, "p99_ms", ".1f"),
+                    ),
+                    str(sum(measurement.errors for measurement in (*unstored, *stored))),
                 ]
             )
     head = [
         *(
             "store, workload",
-            "not kept/s",
-            "kept/s",
-            "CPU µs, not kept",
-            "CPU µs, kept",
-            "database's CPU µs",
-            "kept : not kept",
+            "not stored/s",
+            "stored/s",
+            "CPU µs, not stored",
+            "CPU µs, stored",
+            "database CPU µs",
+            "stored : not stored",
         ),
-        *("p50 ms, not kept", "p50 ms, kept", "p99 ms, kept", "errors"),
+        *("p50 ms, not stored", "p50 ms, stored", "p99 ms, stored", "errors"),
     ]
     text = ABOUT_COST.format(rounds=rounds)
-    text += "".join(f"- {workload.name}: {workload.what}\n" for workload in COST)
-    return text + "\n" + report.table(head, rows)
+    text += "".join(f"- {workload.name}: {workload.description}\n" for workload in COST_WORKLOADS)
+    return text + "\n" + report.render_table(head, rows)
 
 
-def _middle(visits: list[Visit], name: str, form: str = ",.0f") -> str:
-    return f"{statistics.median(getattr(visit, name) for visit in visits):{form}}"
+def _format_median(measurements: list[Measurement], attribute: str, format: str = ",.0f") -> str:
+    return f"{statistics.median(getattr(measurement, attribute) for measurement in measurements):{format}}"
 
 
-def _ratio(above: list[Visit], below: list[Visit]) -> str:
-    return _with_range([one.cpu_us / other.cpu_us for one, other in zip(above, below, strict=True)], ".2f")
+def _format_ratio(numerators: list[Measurement], denominators: list[Measurement]) -> str:
+    pairs = zip(numerators, denominators, strict=True)
+    return _format_range([numerator.cpu_us / denominator.cpu_us for numerator, denominator in pairs], ".2f")
 
 
-def _with_range(values: list[float], form: str) -> str:
-    return f"**{statistics.median(values):{form}}** ({min(values):{form}}–{max(values):{form}})"
+def _format_range(values: list[float], format: str) -> str:
+    return f"**{statistics.median(values):{format}}** ({min(values):{format}}–{max(values):{format}})"
 
 
-# What the length of a chain costs
+# The cost of a long chain
 
 
-def _chain_text(sites: list[Site], rounds: int, share: float) -> str:
+def _measure_chains(gateways: list[Gateway], rounds: int, share: float) -> str:
     rows = []
-    for site in sites:
-        bodies = chains.bodies(site.server)
-        costs: dict[str, list[Visit]] = defaultdict(list)
-        for number in range(rounds + 1):  # the first is not counted
+    for gateway in gateways:
+        bodies = chains.create_chain(gateway.server)
+        costs: dict[str, list[Measurement]] = defaultdict(list)
+        for number in range(rounds + 1):  # the first round is a warm-up
             for name in chains.NAMES[:: -1 if number % 2 else 1]:
-                visit = _measured(site, chains.workload(name, bodies[name]), share)
+                measurement = _measure(gateway, chains.chain_workload(name, bodies[name]), share)
                 if number:
-                    costs[name].append(visit)
-        turn_10, sent_10, turn_1000, sent_1000 = (costs[name] for name in chains.NAMES)
+                    costs[name].append(measurement)
+        continued_10, sent_10, continued_1000, sent_1000 = (costs[name] for name in chains.NAMES)
         ratios = [
-            (long.cpu_us - (sent_long.cpu_us - sent.cpu_us)) / short.cpu_us
-            for long, sent_long, sent, short in zip(turn_1000, sent_1000, sent_10, turn_10, strict=True)
+            (long.cpu_us - (sent_long.cpu_us - sent_short.cpu_us)) / short.cpu_us
+            for long, sent_long, sent_short, short in zip(continued_1000, sent_1000, sent_10, continued_10, strict=True)
         ]
         rows.append(
             [
-                site.name,
-                *(_middle(visits, "cpu_us") for visits in (sent_10, turn_10, sent_1000, turn_1000)),
-                *(_middle(turn_1000, "database_us") if site.database else "", _ratio(turn_1000, sent_1000)),
-                _with_range(ratios, ".2f"),
-                str(sum(visit.errors for visits in costs.values() for visit in visits)),
+                gateway.name,
+                *(_format_median(costs, "cpu_us") for costs in (sent_10, continued_10, sent_1000, continued_1000)),
+                _format_median(continued_1000, "database_us") if gateway.database else "",
+                _format_ratio(continued_1000, sent_1000),
+                _format_range(ratios, ".2f"),
+                str(sum(measurement.errors for measurements in costs.values() for measurement in measurements)),
             ]
         )
     head = [
-        *("store", "10 sent, µs", "10 continued, µs", "1,000 sent, µs", "1,000 continued, µs", "database's µs, 1,000"),
+        *("store", "10 sent, µs", "10 continued, µs", "1,000 sent, µs", "1,000 continued, µs", "database µs, 1,000"),
         *("1,000: continued : sent", "1,000 without the context : 10", "errors"),
     ]
-    return ABOUT_CHAIN + report.table(head, rows)
+    return ABOUT_CHAIN + report.render_table(head, rows)
 
 
-# Work in the background
+# Background responses
 
 
-def _background_text(sites: list[Site], rounds: int, share: float) -> str:
-    count = max(background.CLIENTS, round(WORK * share))
-    made: dict[tuple[str, str], list[background.Made]] = defaultdict(list)
-    for number in range(rounds + 1):  # the first is not counted
-        for site in sites[:: -1 if number % 2 else 1]:
+def _measure_background(gateways: list[Gateway], rounds: int, share: float) -> str:
+    count = max(background.CLIENTS, round(BACKGROUND_RESPONSES * share))
+    runs: dict[tuple[str, str], list[background.BackgroundRun]] = defaultdict(list)
+    for number in range(rounds + 1):  # the first round is a warm-up
+        for gateway in gateways[:: -1 if number % 2 else 1]:
             for name in background.MODELS:
-                one = background.make(site.server, site.database, name, count)
+                run = background.run_responses(gateway.server, gateway.database, name, count)
                 if number:
-                    made[site.name, name].append(one)
+                    runs[gateway.name, name].append(run)
     rows = [
         [
-            f"{site.name}, {name}",
-            _with_range([one.rate for one in made[site.name, name]], ",.0f"),
-            f"{statistics.median(one.cpu_us for one in made[site.name, name]):,.0f}",
-            f"{statistics.median(one.database_us for one in made[site.name, name]):,.0f}" if site.database else "",
-            str(sum(one.failed for one in made[site.name, name])),
+            f"{gateway.name}, {name}",
+            _format_range([run.rate for run in runs[gateway.name, name]], ",.0f"),
+            f"{statistics.median(run.cpu_us for run in runs[gateway.name, name]):,.0f}",
+            f"{statistics.median(run.database_us for run in runs[gateway.name, name]):,.0f}"
+            if gateway.database
+            else "",
+            str(sum(run.failures for run in runs[gateway.name, name])),
         ]
-        for site in sites
+        for gateway in gateways
         for name in background.MODELS
     ]
-    head = ["store, workload", "made/s", "CPU µs", "database's CPU µs", "failed"]
-    text = ABOUT_BACKGROUND.format(count=count, clients=background.CLIENTS, rounds=rounds) + report.table(head, rows)
-    return text + _commits_text() if any(site.database for site in sites) else text
+    head = ["store, workload", "responses/s", "CPU µs", "database CPU µs", "failures"]
+    text = ABOUT_BACKGROUND.format(count=count, clients=background.CLIENTS, rounds=rounds)
+    text += report.render_table(head, rows)
+    return text + _measure_commits() if any(gateway.database for gateway in gateways) else text
 
 
-def _commits_text() -> str:
-    found = background.commits(_fresh_url())
+def _measure_commits() -> str:
     rows = [
-        [str(one.connections), f"{one.silent:,.0f}", f"{one.told:,.0f}", f"{one.told_together:,.0f}"] for one in found
+        [
+            str(rates.connections),
+            f"{rates.without_notify:,.0f}",
+            f"{rates.with_notify:,.0f}",
+            f"{rates.batched_notify:,.0f}",
+        ]
+        for rates in background.measure_commits(_fresh_url())
     ]
-    head = ["connections", "told nobody", "told, one a commit", f"told, {background.TOGETHER} a commit"]
-    return ABOUT_COMMITS + report.table(head, rows)
+    head = [
+        "connections",
+        "no `NOTIFY`",
+        "`NOTIFY`, one row per commit",
+        f"`NOTIFY`, {background.ROWS_PER_COMMIT} rows per commit",
+    ]
+    return ABOUT_COMMITS + report.render_table(head, rows)
 
 
-# WebSockets that only wait
+# Idle WebSockets
 
 
-def _sockets_text(hold: float) -> str:
+def _measure_sockets(hold: float) -> str:
     rows = []
-    for what in ("", "kept", "forgotten"):
+    for turn, description in SOCKET_TURNS.items():
         with tempfile.TemporaryDirectory() as folder, running([antiphon("antiphon", "")], Path(folder)) as (server,):
-            if not server.wait_until_it_listens():
-                raise SystemExit("antiphon did not start")
-            rows.append([f"after one turn, {what}" if what else "opened", *_waiting(server, what, hold)])
+            _require_listening(server)
+            rows.append([description, *_measure_idle_sockets(server, turn, hold)])
     head = [
         f"{SOCKETS:,} WebSockets",
         "MB before",
         "MB with them",
-        "KiB each",
-        "CPU of one core while they wait",
-        "gone meanwhile",
+        "KiB per WebSocket",
+        "CPU of one core while idle",
+        "closed",
     ]
-    return ABOUT_SOCKETS.format(hold=round(hold)) + report.table(head, rows)
+    return ABOUT_SOCKETS.format(hold=round(hold)) + report.render_table(head, rows)
 
 
-def _waiting(server: Server, what: str, hold: float) -> list[str]:
-    before = rss_kib(server.pid)
-    command = [sys.executable, "-m", "bench.sockets", str(server.port), str(SOCKETS), *([what] if what else [])]
+def _measure_idle_sockets(server: Server, turn: str, hold: float) -> list[str]:
+    kib_before = rss_kib(server.pid)
+    command = [sys.executable, "-m", "bench.sockets", str(server.port), str(SOCKETS), *([turn] if turn else [])]
     environ = {**os.environ, "BENCH_KEY": server.key}
-    with pinned(command, server.cores.load, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ) as client:
+    with start_on_cores(
+        command, server.cores.load, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ
+    ) as client:
         assert client.stdin
         assert client.stdout
         try:
-            told = client.stdout.readline()
-            if told.strip() != b"open":
+            if client.stdout.readline().strip() != b"open":
                 raise SystemExit("the WebSockets could not be opened")
-            begun = cpu_us(server.pid)
+            cpu_before = cpu_us(server.pid)
             time.sleep(hold)
-            spent = cpu_us(server.pid) - begun
-            during = rss_kib(server.pid)
+            cpu_time = cpu_us(server.pid) - cpu_before
+            kib_during = rss_kib(server.pid)
             client.stdin.close()
-            gone = int(client.stdout.readline())
+            closed_count = int(client.stdout.readline())
         finally:
             client.kill()
-    each = (during - before) / SOCKETS
+    kib_per_socket = (kib_during - kib_before) / SOCKETS
     return [
-        *(f"{before * 1.024 / 1000:.0f}", f"**{during * 1.024 / 1000:.0f}**", f"{each:.1f}"),
-        *(f"{spent / hold / 1e6:.1%}", str(gone)),
+        *(f"{kib_before * 1.024 / 1000:.0f}", f"**{kib_during * 1.024 / 1000:.0f}**", f"{kib_per_socket:.1f}"),
+        *(f"{cpu_time / hold / 1e6:.1%}", str(closed_count)),
     ]
 
 

@@ -1,7 +1,7 @@
-"""What is measured, as data: how each server is started, what it is sent, and how it tells its version.
+"""The measured servers as data: command, configuration files, request path, command for the version.
 
-`{port}`, `{upstream}` (the mock's port), `{folder}` (for files of this run) and `{key}` are filled in at the start. What is
-installed only to be measured stands in `.perf/`, each in an environment of its own; the Makefile puts it there.
+`{port}`, `{upstream}` (port of the mock), `{folder}` (for files of the run) and `{key}` are replaced at the start.
+The Makefile installs servers that are needed only for measurements in `.perf/`, each in its own environment.
 """
 
 from __future__ import annotations
@@ -13,37 +13,48 @@ from typing import Literal
 
 from msgspec import Struct
 
-HERE = Path(__file__).resolve().parent
-PERF = HERE.parent / ".perf"
+BENCH_FOLDER = Path(__file__).resolve().parent
+PERF = BENCH_FOLDER.parent / ".perf"
 BIN = PERF / "bin"
 
 Kind = Literal["responses", "chat"]
 
 
 class Target(Struct, frozen=True, kw_only=True):
-    """A server."""
+    """A server to measure."""
 
     name: str
-    what: str  # one line for the report
+    description: str  # one line for the report
     command: list[str]
-    version: list[str]  # a command whose first line says it
-    kind: Kind = "responses"  # which body it is sent
+    version_command: list[str]  # prints the version in its first line
+    kind: Kind = "responses"  # API of the requests
     path: str = "/v1/responses"
     environ: dict[str, str] = {}
-    files: dict[str, str] = {}  # written into the run's folder before the start
+    files: dict[str, str] = {}  # written to the folder of the run before the start
     streams_only: bool = False
-    workers: int = 1  # processes; more than one get every core
-    share: float = 1.0  # of a workload's requests: slow servers get fewer
-    patience: float = 30.0  # seconds until it must listen
+    workers: int = 1  # number of processes; more than one process runs on both cores
+    share: float = 1.0  # share of a workload's requests; slow servers get fewer
+    start_timeout: float = 30.0  # seconds until it must listen
 
     @property
     def is_installed(self) -> bool:
         return all(Path(word).exists() for word in self.command if word.startswith(str(PERF)))
 
 
-def versions_of(python: str, *packages: str) -> list[str]:
-    code = "import sys; from importlib.metadata import version; print(', '.join(f'{name} {version(name)}' for name in sys.argv[1:]))"
+def package_versions_command(python: str, *packages: str) -> list[str]:
+    """Returns a command that prints the versions of the packages."""
+    code = (
+        "import sys; from importlib.metadata import version; "
+        "print(', '.join(f'{name} {version(name)}' for name in sys.argv[1:]))"
+    )
     return [python, "-c", code, *packages]
+
+
+def fill_placeholders(text: str, values: dict[str, str]) -> str:
+    """Replaces `{name}` by its value. Other braces stay as they are."""
+    for name, value in values.items():
+        text = text.replace(f"{{{name}}}", value)
+    return text
 
 
 NGINX = """
@@ -58,13 +69,14 @@ http {
   server {
     listen 127.0.0.1:{port} backlog=4096;
     location / {
-      proxy_pass http://mock; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off; proxy_read_timeout 600s;
+      proxy_pass http://mock; proxy_http_version 1.1; proxy_set_header Connection "";
+      proxy_buffering off; proxy_read_timeout 600s;
     }
   }
 }
 """
 
-# The whole path: a client key, the routing, validation, policy, losses, a log line a request, a store. No traces.
+# The complete path: a client key, routing, validation, policy, losses, one log entry per request, a store. No traces.
 ANTIPHON = """
 [server]
 port = {port}
@@ -87,7 +99,10 @@ LITELLM = """
 model_list:
   - model_name: "mock-*"
     litellm_params:
-      {model: "openai/mock-*", api_base: "http://127.0.0.1:{upstream}/v1", api_key: unused, use_chat_completions_api: true}
+      {
+        model: "openai/mock-*", api_base: "http://127.0.0.1:{upstream}/v1", api_key: unused,
+        use_chat_completions_api: true,
+      }
 litellm_settings: {drop_params: true, telemetry: false, num_retries: 0, request_timeout: 600}
 """
 
@@ -99,15 +114,15 @@ ROSETTA = """
 }
 """
 
-# LLM-Rosetta wants every model by its name: those of the workloads.
-MODELS = ["mock-n64", *(f"mock-n64-{what}" for what in ("g10000", "g20000", "tools", "reasoning"))]
+# LLM-Rosetta needs the name of every model. These are the models of the workloads.
+MODELS = ["mock-n64", *(f"mock-n64-{suffix}" for suffix in ("g10000", "g20000", "tools", "reasoning"))]
 
 SQLITE = "sqlite:///{folder}/antiphon.db"
 
 
 def antiphon(
     name: str,
-    what: str,
+    description: str,
     *,
     store: str = SQLITE,
     workers: int = 1,
@@ -115,8 +130,10 @@ def antiphon(
     source: Path | None = None,
     commit: str = "",
 ) -> Target:
-    """The gateway, with a store, before a server of a dialect. Whether a response is kept is for each request to say. `source` is
-    a folder with the package of a commit, in place of the installed one."""
+    """Returns a target for the gateway with a store and an upstream of the dialect.
+
+    `source` is a folder with the package of another commit, which is used instead of the installed package.
+    """
     values = {
         "workers": str(workers),
         "store": store,
@@ -125,43 +142,49 @@ def antiphon(
     }
     return Target(
         name=name,
-        what=what,
+        description=description,
         command=[sys.executable, "-m", "antiphon", "serve", "--config", "{folder}/antiphon.toml"],
-        version=["echo", f"commit {commit}"]
+        version_command=["echo", f"commit {commit}"]
         if commit
-        else versions_of(sys.executable, "antiphon", "uvicorn", "uvloop", "httptools", "msgspec", "apsw", "asyncpg"),
+        else package_versions_command(
+            sys.executable, "antiphon", "uvicorn", "uvloop", "httptools", "msgspec", "apsw", "asyncpg"
+        ),
         environ={"BENCH_KEY": "{key}", "BENCH_UPSTREAM_KEY": "unused"}
         | ({"PYTHONPATH": str(source)} if source else {}),
-        files={"antiphon.toml": _filled(ANTIPHON, values)},
+        files={"antiphon.toml": fill_placeholders(ANTIPHON, values)},
         workers=workers,
     )
-
-
-def _filled(text: str, values: dict[str, str]) -> str:
-    for name, value in values.items():
-        text = text.replace(f"{{{name}}}", value)
-    return text
 
 
 CORE = [
     Target(
         name="nginx",
-        what="passes chat through, unbuffered, translates nothing: the floor",
+        description="forwards chat requests without translation or buffering",
         command=[f"{PERF}/nginx", "-e", "{folder}/nginx.log", "-c", "{folder}/nginx.conf"],
-        version=["sh", "-c", f"{PERF}/nginx -v 2>&1"],
+        version_command=["sh", "-c", f"{PERF}/nginx -v 2>&1"],
         kind="chat",
         path="/v1/chat/completions",
         files={"nginx.conf": NGINX},
     ),
-    antiphon("antiphon", "validation, a client key, policy, losses, a log line a request; traces off, nothing kept"),
+    antiphon(
+        "antiphon",
+        "validation, a client key, policy, losses, one log entry per request; traces off, responses not stored",
+    ),
     Target(
         name="naive",
-        what="the usual stack (`bench/naive`): FastAPI, pydantic and httpx; no key, no policy, no losses",
+        description="a typical stack (`bench/naive`): FastAPI, pydantic and httpx; no key, no policy, no losses",
         command=[
-            *(f"{PERF}/naive/bin/python", "-m", "uvicorn", "--app-dir", str(HERE.parent), "bench.naive.app:app"),
+            *(
+                f"{PERF}/naive/bin/python",
+                "-m",
+                "uvicorn",
+                "--app-dir",
+                str(BENCH_FOLDER.parent),
+                "bench.naive.app:app",
+            ),
             *("--port", "{port}", "--no-access-log"),
         ],
-        version=versions_of(f"{PERF}/naive/bin/python", "fastapi", "pydantic", "httpx", "uvicorn"),
+        version_command=package_versions_command(f"{PERF}/naive/bin/python", "fastapi", "pydantic", "httpx", "uvicorn"),
         environ={"UPSTREAM": "http://127.0.0.1:{upstream}/v1/chat/completions"},
         share=0.1,
     ),
@@ -169,7 +192,7 @@ CORE = [
 PEERS = [
     Target(
         name="litellm",
-        what="LiteLLM proxy, `/v1/responses` bridged to chat, one worker, no database",
+        description="LiteLLM proxy, `/v1/responses` translated to chat, one worker, no database",
         command=[
             *(
                 f"{PERF}/litellm/bin/litellm",
@@ -182,7 +205,7 @@ PEERS = [
             ),
             *("--num_workers", "1"),
         ],
-        version=versions_of(f"{PERF}/litellm/bin/python", "litellm"),
+        version_command=package_versions_command(f"{PERF}/litellm/bin/python", "litellm"),
         environ={
             "LITELLM_MASTER_KEY": "{key}",
             "LITELLM_LOCAL_MODEL_COST_MAP": "True",
@@ -192,21 +215,23 @@ PEERS = [
         },
         files={"litellm.yaml": LITELLM},
         share=0.03,
-        patience=120.0,
+        start_timeout=120.0,
     ),
     Target(
         name="llm-rosetta",
-        what="LLM-Rosetta's gateway, `/v1/responses` translated to chat, one process, no key",
+        description="LLM-Rosetta's gateway, `/v1/responses` translated to chat, one process, no key",
         command=[f"{PERF}/llm-rosetta/bin/llm-rosetta-gateway", "--config", "{folder}/rosetta.jsonc"],
-        version=versions_of(f"{PERF}/llm-rosetta/bin/python", "llm-rosetta"),
+        version_command=package_versions_command(f"{PERF}/llm-rosetta/bin/python", "llm-rosetta"),
         environ={"NO_PROXY": "127.0.0.1", "HOME": "{folder}"},
-        files={"rosetta.jsonc": _filled(ROSETTA, {"models": json.dumps(dict.fromkeys(MODELS, "openai_chat"))})},
+        files={
+            "rosetta.jsonc": fill_placeholders(ROSETTA, {"models": json.dumps(dict.fromkeys(MODELS, "openai_chat"))})
+        },
         share=0.1,
-        patience=60.0,
+        start_timeout=60.0,
     ),
     Target(
         name="open-responses-server",
-        what="translates to chat, streams only",
+        description="translates to chat, streams only",
         command=[
             *(
                 f"{PERF}/open-responses-server/bin/python",
@@ -216,7 +241,7 @@ PEERS = [
             ),
             *("--host", "127.0.0.1", "--port", "{port}", "--no-access-log"),
         ],
-        version=versions_of(f"{PERF}/open-responses-server/bin/python", "open-responses-server"),
+        version_command=package_versions_command(f"{PERF}/open-responses-server/bin/python", "open-responses-server"),
         path="/responses",
         environ={
             "OPENAI_BASE_URL_INTERNAL": "http://127.0.0.1:{upstream}",
@@ -225,15 +250,15 @@ PEERS = [
         },
         streams_only=True,
         share=0.08,
-        patience=60.0,
+        start_timeout=60.0,
     ),
 ]
 DIALECTS = [
-    antiphon("antiphon-messages", "the same before a server of Messages", dialect="messages"),
-    antiphon("antiphon-gemini", "the same before a server of Gemini", dialect="gemini"),
+    antiphon("antiphon-messages", "the same with a Messages server", dialect="messages"),
+    antiphon("antiphon-gemini", "the same with a Gemini server", dialect="gemini"),
 ]
-LEFT_OUT = (
-    "Left out: responses.js, which is on no package index; Portkey's gateway, which translates nothing and whose streams fail on "
-    "Node 20."
+OMITTED_GATEWAYS = (
+    "Not included: responses.js, which is not on a package index; Portkey's gateway, which does not translate and "
+    "whose streams fail on Node 20."
 )
 TARGETS = {target.name: target for target in (*CORE, *PEERS, *DIALECTS)}

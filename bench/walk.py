@@ -2,8 +2,8 @@
 
     python -m bench.walk [--against COMMIT] [--files]
 
-Each turn is measured after two turns of the same kind. A resumed coroutine counts as a call. Threads of the store do not
-count.
+Each turn is measured after two turns of the same kind. A resumed coroutine counts as a call. Threads of the store do
+not count.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         targets = [_target(checkout) for checkout in checkouts]
         servers = stack.enter_context(running(targets, folder))
         for checkout, server in zip(checkouts, servers, strict=True):
-            if not server.wait_until_it_listens():
-                raise SystemExit((server.folder / "output.log").read_text())
+            if not server.wait_until_listening():
+                raise SystemExit(server.read_log())
             print(f"{checkout.id}: {checkout.subject}")
             for name, run_turn in TURNS.items():
                 walk = _measure(server, run_turn)

@@ -1,4 +1,4 @@
-"""What is asked: workloads as data, and the load generator that sends them. Model names choose the mock's behaviour."""
+"""The workloads as data, and the load generator that sends them. The model name selects the mock's behaviour."""
 
 from __future__ import annotations
 
@@ -9,36 +9,36 @@ from typing import Literal
 import msgspec
 from bench import payloads
 from bench.payloads import STAMP, TURNS
-from bench.servers import Server, pinned
+from bench.servers import Server, start_on_cores
 from bench.targets import BIN, Kind
 from msgspec import Struct
 
-END: dict[Kind, dict[bool, str]] = {
+END_MARKERS: dict[Kind, dict[bool, str]] = {  # by API and by `stream`
     "responses": {True: "response.completed", False: "output_text"},
     "chat": {True: "[DONE]", False: "chat.completion"},
 }
 
 
 class Workload(Struct, frozen=True, kw_only=True):
-    """Requests of one kind: so many connections, each of which asks again as soon as it is answered."""
+    """Requests of one kind. Each connection sends its next request as soon as the previous response is complete."""
 
     name: str
-    what: str
+    description: str
     model: str
     stream: bool = True
     connections: int
     requests: int
     body: Literal["long", "growing", "plain"] | bytes = "long"
-    conversations: int = 1  # that take turns, if they grow
-    store: bool = False  # of a body that is made here
-    marker: str = ""  # what a response in Open Responses must have in it besides its end
-    goal: float | None = None  # CPU in multiples of nginx
-    goal_naive: float | None = None  # how many times cheaper than the naive stack
+    conversations: int = 1  # number of interleaved conversations, for a growing body
+    store: bool = False  # member `store` of the body; not used if the body is bytes
+    marker: str = ""  # text that a response of Open Responses must contain, besides the end marker
+    goal: float | None = None  # CPU time in multiples of nginx
+    naive_goal: float | None = None  # CPU time of the naive stack in multiples of this gateway
 
     def markers(self, kind: Kind) -> list[str]:
-        """What an answer must contain to count as one."""
+        """Returns the texts that a successful response must contain."""
         marker = [self.marker] if self.marker and kind == "responses" else []
-        return [END[kind][self.stream], *marker]
+        return [END_MARKERS[kind][self.stream], *marker]
 
 
 class Percentiles(Struct, frozen=True):
@@ -49,33 +49,32 @@ class Percentiles(Struct, frozen=True):
 
 
 class Load(Struct, frozen=True):
-    """What the load generator saw; times in microseconds."""
+    """The figures of the load generator. Times are in microseconds."""
 
     requests: int
     ok: int
     errors: int
     elapsed: float
     ttfb_us: Percentiles
-    delay_us: Percentiles  # of tokens, from the mock's write to the client's read, if the mock stamps them
-    total_us: Percentiles  # from a request to the end of its answer
+    delay_us: Percentiles  # from the mock's write of a token to the client's read, if the mock stamps its tokens
+    total_us: Percentiles  # from a request to the end of its response
 
 
 def run(server: Server, workload: Workload, *, share: float = 1.0, ramp_ms: int = 0, timeout: float = 120.0) -> Load:
     """Sends a workload and waits for its end."""
-    with start(server, workload, share=share, ramp_ms=ramp_ms) as process:
+    with start_load(server, workload, share=share, ramp_ms=ramp_ms) as process:
         try:
-            return read(process, workload, timeout)
+            return read_load(process, workload, timeout)
         finally:
             process.kill()
 
 
-def start(server: Server, workload: Workload, *, share: float = 1.0, ramp_ms: int = 0) -> subprocess.Popen[bytes]:
-    """The load generator, under way."""
+def start_load(server: Server, workload: Workload, *, share: float = 1.0, ramp_ms: int = 0) -> subprocess.Popen[bytes]:
+    """Starts the load generator."""
     target = server.target
-    requests = max(
-        workload.connections, round(workload.requests * share)
-    )  # never fewer streams at once: a wake-up is shared
-    paths = _bodies(server.folder, target.kind, workload)
+    # At least one request per connection: concurrent streams share the cost of a wake-up.
+    requests = max(workload.connections, round(workload.requests * share))
+    paths = _write_bodies(server.folder, target.kind, workload)
     command = [str(BIN / "loadgen"), "--port", str(server.port), "--path", target.path, "--bearer", server.key]
     for path in paths:
         command += ["--body", str(path)]
@@ -85,20 +84,20 @@ def start(server: Server, workload: Workload, *, share: float = 1.0, ramp_ms: in
     command += ["--conversations", str(workload.conversations)]
     for marker in workload.markers(target.kind):
         command += ["--expect", marker]
-    return pinned(command, server.cores.load, stdout=subprocess.PIPE)
+    return start_on_cores(command, server.cores.load, stdout=subprocess.PIPE)
 
 
-def read(process: subprocess.Popen[bytes], workload: Workload, timeout: float) -> Load:
-    """What it saw, once it is over. What takes too long has failed as a whole."""
+def read_load(process: subprocess.Popen[bytes], workload: Workload, timeout: float) -> Load:
+    """Waits for the load generator and reads its figures. After a timeout all requests count as errors."""
     try:
         return msgspec.json.decode(process.communicate(timeout=timeout)[0], type=Load)
     except subprocess.TimeoutExpired:
-        nothing = Percentiles(0, 0)
-        return Load(workload.requests, 0, workload.requests, timeout, nothing, nothing, nothing)
+        no_samples = Percentiles(0, 0)
+        return Load(workload.requests, 0, workload.requests, timeout, no_samples, no_samples, no_samples)
 
 
-def _bodies(folder: Path, kind: Kind, workload: Workload) -> list[Path]:
-    """Files with the bodies that a conversation sends one after the other."""
+def _write_bodies(folder: Path, kind: Kind, workload: Workload) -> list[Path]:
+    """Writes one file per turn of a conversation and returns the paths in the order of the turns."""
     paths = []
     for number, body in enumerate(bodies(kind, workload)):
         path = folder / f"{workload.name}-{number}.json"
@@ -108,7 +107,7 @@ def _bodies(folder: Path, kind: Kind, workload: Workload) -> list[Path]:
 
 
 def bodies(kind: Kind, workload: Workload) -> list[bytes]:
-    """One body, or one for each turn of a conversation that grows."""
+    """Returns one body, or one body per turn of a growing conversation."""
     if isinstance(workload.body, bytes):
         return [workload.body]
     if workload.body == "plain":
@@ -125,26 +124,26 @@ def bodies(kind: Kind, workload: Workload) -> list[bytes]:
 _WORKLOADS = (
     Workload(
         name="burst-new",
-        what="64 chunks of text in one write",
+        description="64 chunks of text in one write",
         model="mock-n64",
         connections=8,
         requests=800,
         goal=8.0,
-        goal_naive=12.0,
+        naive_goal=12.0,
     ),
     Workload(
         name="json-new",
-        what="no stream",
+        description="no stream",
         model="mock-n64",
         stream=False,
         connections=8,
-        requests=2_000,  # nginx takes less than a tenth of a second for them
+        requests=2_000,  # nginx needs less than 0.1 s for them
         goal=8.0,
-        goal_naive=12.0,
+        naive_goal=12.0,
     ),
     Workload(
         name="paced",
-        what="32 streams, a chunk every 10 ms",
+        description="32 streams, a chunk every 10 ms",
         model="mock-n64-g10000",
         connections=32,
         requests=96,
@@ -152,14 +151,14 @@ _WORKLOADS = (
     ),
     Workload(
         name="paced-200",
-        what="200 streams, a chunk every 20 ms",
+        description="200 streams, a chunk every 20 ms",
         model="mock-n64-g20000",
         connections=200,
         requests=400,
     ),
     Workload(
         name="tools",
-        what="64 chunks of two calls in one write",
+        description="64 chunks of two calls in one write",
         model="mock-n64-tools",
         connections=8,
         requests=400,
@@ -167,7 +166,7 @@ _WORKLOADS = (
     ),
     Workload(
         name="reasoning",
-        what="32 chunks of reasoning and 32 of text in one write",
+        description="32 chunks of reasoning and 32 of text in one write",
         model="mock-n64-reasoning",
         connections=8,
         requests=400,
@@ -175,7 +174,7 @@ _WORKLOADS = (
     ),
     Workload(
         name="growing",
-        what=f"no stream; 64 conversations that grow from 1 to {TURNS} turns, interleaved, each turn sent whole",
+        description=f"no stream; 64 interleaved conversations that grow from 1 to {TURNS} turns, each sent as a whole",
         model="mock-n64",
         stream=False,
         connections=8,

@@ -1,18 +1,20 @@
-"""The report of the benchmark: a section replaces its former version and leaves the others unchanged."""
+"""Tests of the benchmarks: the report, request bodies, targets, commits, and servers that do not start."""
 
 from __future__ import annotations
 
 import itertools
 import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
 from bench.commits import checked_out, git_environ, working_tree
-from bench.gateway import OF_DIALECTS
+from bench.gateway import DIALECT_COMPARISON, render_not_measured, start_failure
 from bench.payloads import STAMP, TURNS, plain_body, responses_body
-from bench.report import table, write_section
-from bench.targets import TARGETS, Kind, antiphon
+from bench.report import render_table, write_section
+from bench.servers import Cores, Server
+from bench.targets import TARGETS, Kind, Target, antiphon
 from bench.workloads import WORKLOADS, Workload, bodies
 
 
@@ -26,8 +28,10 @@ def test_write_section_replaces_only_the_section_of_the_same_title(tmp_path: Pat
     assert text.endswith("## One\n\nnew\n\n## Two\n\nkept\n")
 
 
-def test_table_has_one_line_per_row() -> None:
-    assert table(["name", "µs"], [["a", "1"], ["b", "2"]]) == "| name | µs |\n| --- | --: |\n| a | 1 |\n| b | 2 |\n"
+def test_rendered_table_has_one_line_per_row() -> None:
+    assert (
+        render_table(["name", "µs"], [["a", "1"], ["b", "2"]]) == "| name | µs |\n| --- | --: |\n| a | 1 |\n| b | 2 |\n"
+    )
 
 
 def test_workload_markers_name_the_expected_content() -> None:
@@ -112,9 +116,46 @@ def test_unknown_commit_is_refused(repository: Path) -> None:
 def test_target_of_a_commit_uses_its_own_sources(tmp_path: Path) -> None:
     target = antiphon("antiphon-1a2b", "", source=tmp_path, commit="1a2b")
     assert target.environ["PYTHONPATH"] == str(tmp_path)
-    assert target.version == ["echo", "commit 1a2b"]
+    assert target.version_command == ["echo", "commit 1a2b"]
     assert target.command == TARGETS["antiphon"].command
     assert "PYTHONPATH" not in TARGETS["antiphon"].environ
+
+
+@pytest.fixture
+def start_server(tmp_path: Path) -> Iterator[Callable[[str], Server]]:
+    """Starts a shell script as a server under measurement."""
+    servers: list[Server] = []
+
+    def start(script: str) -> Server:
+        target = Target(name="scripted", description="", command=["sh", "-c", script], version_command=[])
+        servers.append(Server(target, 1, 1, Cores.available(), tmp_path))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.stop()
+
+
+@pytest.mark.io
+def test_start_failure_is_the_last_line_of_the_log(start_server: Callable[[str], Server]) -> None:
+    server = start_server("echo starting; printf 'No module named wsproto\\n\\n' >&2; exit 1")
+    assert not server.wait_until_listening()
+    assert start_failure(server) == "did not start: No module named wsproto"
+
+
+@pytest.mark.io
+def test_start_failure_without_output_says_so(start_server: Callable[[str], Server]) -> None:
+    server = start_server("exit 1")
+    assert not server.wait_until_listening()
+    assert start_failure(server) == "did not start: its log is empty"
+
+
+def test_report_names_the_reason_of_every_target_that_was_not_measured() -> None:
+    reasons = {"litellm": "not installed", "antiphon-1a2b": "did not start: No module named wsproto"}
+    assert render_not_measured(reasons) == (
+        "\nNot measured:\n\n- **litellm**: not installed\n- **antiphon-1a2b**: did not start: No module named wsproto\n"
+    )
+    assert render_not_measured({}) == ""
 
 
 def test_target_store_is_in_the_run_folder_or_at_the_given_url() -> None:
@@ -132,9 +173,9 @@ def test_target_has_keys_and_no_trace() -> None:
 
 
 def test_targets_cover_servers_of_several_dialects() -> None:
-    settings = {target.name: target.files["antiphon.toml"] for target in OF_DIALECTS.targets}
+    settings = {target.name: target.files["antiphon.toml"] for target in DIALECT_COMPARISON.targets}
     assert list(settings) == ["antiphon", "antiphon-messages", "antiphon-gemini"]
     assert 'dialect = "chat"\nbase_url = "http://127.0.0.1:{upstream}/v1"' in settings["antiphon"]
     assert 'dialect = "messages"\nbase_url = "http://127.0.0.1:{upstream}/v1"' in settings["antiphon-messages"]
     assert 'dialect = "gemini"\nbase_url = "http://127.0.0.1:{upstream}/v1beta"' in settings["antiphon-gemini"]
-    assert set(OF_DIALECTS.workloads) <= set(WORKLOADS)
+    assert set(DIALECT_COMPARISON.workloads) <= set(WORKLOADS)

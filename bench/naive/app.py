@@ -1,7 +1,6 @@
-"""What most gateways in Python look like: FastAPI, pydantic models in and out, httpx, one `yield` for each event.
+"""A typical Python gateway for comparison: FastAPI, pydantic models, httpx, one `yield` per event.
 
-Here to be measured against, in an environment of its own (`.perf/naive`). It does the happy path and nothing else: no keys, no
-policy, no losses, no limits.
+It runs in its own environment (`.perf/naive`) and supports only requests that succeed: no keys, policy or limits.
 """
 
 from __future__ import annotations
@@ -32,17 +31,19 @@ async def create_response(request: CreateResponse) -> Any:
     translation = Translation(request)
     headers = {"authorization": "Bearer unused"}
     if request.stream:
-        return StreamingResponse(_events(translation, headers), media_type="text/event-stream")
-    answer = await app.state.client.post(UPSTREAM, json=translation.chat_request(), headers=headers)
-    answer.raise_for_status()
-    return translation.whole(answer.content)
+        return StreamingResponse(_stream_events(translation, headers), media_type="text/event-stream")
+    upstream_response = await app.state.client.post(UPSTREAM, json=translation.chat_request(), headers=headers)
+    upstream_response.raise_for_status()
+    return translation.translate_completion(upstream_response.content)
 
 
-async def _events(translation: Translation, headers: dict[str, str]) -> AsyncIterator[str]:
-    for event in translation.begin():
+async def _stream_events(translation: Translation, headers: dict[str, str]) -> AsyncIterator[str]:
+    for event in translation.start():
         yield event
-    async with app.state.client.stream("POST", UPSTREAM, json=translation.chat_request(), headers=headers) as answer:
-        async for line in answer.aiter_lines():
+    async with app.state.client.stream(
+        "POST", UPSTREAM, json=translation.chat_request(), headers=headers
+    ) as upstream_response:
+        async for line in upstream_response.aiter_lines():
             for event in translation.feed(line):
                 yield event
 

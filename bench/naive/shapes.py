@@ -1,4 +1,4 @@
-"""The shapes of the naive gateway, as pydantic models: requests, answers, events, chunks."""
+"""The pydantic models of the naive gateway: requests, responses, events, chunks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-# What a client sends
+# Requests of the client
 
 
 class InputText(BaseModel):
@@ -74,7 +74,7 @@ class CreateResponse(BaseModel):
     stream: bool = False
 
 
-# What a client gets
+# Responses and events for the client
 
 
 class Usage(BaseModel):
@@ -154,7 +154,7 @@ class ArgumentsDoneEvent(Event):
     arguments: str
 
 
-# What the upstream sends
+# Chunks and completions of the upstream
 
 
 class ChunkFunction(BaseModel):
@@ -198,17 +198,17 @@ class Chunk(BaseModel):
     usage: ChatUsage | None = None
 
 
-class WholeMessage(BaseModel):
+class CompletionMessage(BaseModel):
     role: str
     content: str | None = None
 
 
-class WholeChoice(BaseModel):
+class CompletionChoice(BaseModel):
     index: int
-    message: WholeMessage
+    message: CompletionMessage
 
 
-class Whole(BaseModel):
+class Completion(BaseModel):
     id: str
-    choices: list[WholeChoice]
+    choices: list[CompletionChoice]
     usage: ChatUsage | None = None

@@ -1,4 +1,4 @@
-"""The naive gateway's translation, written the usual way: a model for each event, a dump for each model."""
+"""The translation of the naive gateway, in the usual way: one model per event, one dump per model."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from bench.naive.shapes import (
     ChatUsage,
     Chunk,
     ChunkCall,
+    Completion,
     CreateResponse,
     DeltaEvent,
     Event,
@@ -26,12 +27,11 @@ from bench.naive.shapes import (
     ResponseObject,
     TextDoneEvent,
     Usage,
-    Whole,
 )
 
 
 class Translation:
-    """One request and its answer."""
+    """Translates one request and its response."""
 
     def __init__(self, request: CreateResponse) -> None:
         self._request = request
@@ -43,35 +43,37 @@ class Translation:
             **request.model_dump(exclude={"input", "stream", "metadata"}),
         )
         self._number = -1
-        self._open: Item | None = None
+        self._open_item: Item | None = None
         self._text = ""
 
     def chat_request(self) -> dict[str, Any]:
-        asked = self._request
-        chat: dict[str, Any] = {"model": asked.model, "messages": self._messages(), "stream": asked.stream}
-        if asked.stream:
+        request = self._request
+        chat: dict[str, Any] = {"model": request.model, "messages": self._messages(), "stream": request.stream}
+        if request.stream:
             chat["stream_options"] = {"include_usage": True}
-        if asked.tools:
+        if request.tools:
             chat["tools"] = [
                 {"type": "function", "function": tool.model_dump(exclude={"type"}, exclude_none=True)}
-                for tool in asked.tools
+                for tool in request.tools
             ]
-            chat["tool_choice"] = asked.tool_choice
-        settings = {"temperature": asked.temperature, "top_p": asked.top_p, "max_tokens": asked.max_output_tokens}
+            chat["tool_choice"] = request.tool_choice
+        settings = {"temperature": request.temperature, "top_p": request.top_p, "max_tokens": request.max_output_tokens}
         return chat | {name: value for name, value in settings.items() if value is not None}
 
-    def whole(self, body: bytes) -> ResponseObject:
-        answer = Whole.model_validate_json(body)
-        self._note_usage(answer.usage)
-        part = OutputText(text=answer.choices[0].message.content or "")
+    def translate_completion(self, body: bytes) -> ResponseObject:
+        completion = Completion.model_validate_json(body)
+        self._set_usage(completion.usage)
+        part = OutputText(text=completion.choices[0].message.content or "")
         self._response.output = [Message(id=_id("msg"), role="assistant", status="completed", content=[part])]
         self._response.status = "completed"
         return self._response
 
-    def begin(self) -> Iterator[str]:
-        yield self._say(ResponseEvent(type="response.created", sequence_number=self._next(), response=self._response))
-        yield self._say(
-            ResponseEvent(type="response.in_progress", sequence_number=self._next(), response=self._response)
+    def start(self) -> Iterator[str]:
+        yield self._encode_event(
+            ResponseEvent(type="response.created", sequence_number=self._next_number(), response=self._response)
+        )
+        yield self._encode_event(
+            ResponseEvent(type="response.in_progress", sequence_number=self._next_number(), response=self._response)
         )
 
     def feed(self, line: str) -> Iterator[str]:
@@ -79,22 +81,22 @@ class Translation:
             return
         data = line[5:].strip()
         if data == "[DONE]":
-            yield from self._close()
+            yield from self._close_open_item()
             self._response.status = "completed"
-            yield self._say(
-                ResponseEvent(type="response.completed", sequence_number=self._next(), response=self._response)
+            yield self._encode_event(
+                ResponseEvent(type="response.completed", sequence_number=self._next_number(), response=self._response)
             )
             yield "data: [DONE]\n\n"
             return
         chunk = Chunk.model_validate_json(data)
-        self._note_usage(chunk.usage)
+        self._set_usage(chunk.usage)
         for choice in chunk.choices:
             if choice.delta.reasoning_content:
-                yield from self._reasoning(choice.delta.reasoning_content)
+                yield from self._feed_reasoning(choice.delta.reasoning_content)
             if choice.delta.content:
-                yield from self._message(choice.delta.content)
+                yield from self._feed_text(choice.delta.content)
             for call in choice.delta.tool_calls or []:
-                yield from self._call(call)
+                yield from self._feed_call(call)
 
     def _messages(self) -> list[dict[str, Any]]:
         messages: list[dict[str, Any]] = []
@@ -114,90 +116,106 @@ class Translation:
                 messages.append({"role": "tool", "tool_call_id": item.call_id, "content": item.output})
         return messages
 
-    def _message(self, delta: str) -> Iterator[str]:
-        if not isinstance(self._open, Message):
+    def _feed_text(self, delta: str) -> Iterator[str]:
+        if not isinstance(self._open_item, Message):
             message = Message(id=_id("msg"), role="assistant", status="in_progress", content=[])
-            yield from self._begin(message)
-            yield self._part("response.content_part.added", "")
-        yield self._delta("response.output_text.delta", delta)
+            yield from self._open_new_item(message)
+            yield self._part_event("response.content_part.added", "")
+        yield self._delta_event("response.output_text.delta", delta)
 
-    def _reasoning(self, delta: str) -> Iterator[str]:
-        if not isinstance(self._open, Reasoning):
-            yield from self._begin(Reasoning(id=_id("rs")))
-        yield self._delta("response.reasoning.delta", delta)
+    def _feed_reasoning(self, delta: str) -> Iterator[str]:
+        if not isinstance(self._open_item, Reasoning):
+            yield from self._open_new_item(Reasoning(id=_id("rs")))
+        yield self._delta_event("response.reasoning.delta", delta)
 
-    def _call(self, call: ChunkCall) -> Iterator[str]:
+    def _feed_call(self, call: ChunkCall) -> Iterator[str]:
         if call.id is not None:
             name = call.function.name or ""
-            yield from self._begin(
+            yield from self._open_new_item(
                 FunctionCall(id=_id("fc"), call_id=call.id, name=name, arguments="", status="in_progress")
             )
         if call.function.arguments:
-            yield self._delta("response.function_call_arguments.delta", call.function.arguments)
+            yield self._delta_event("response.function_call_arguments.delta", call.function.arguments)
 
-    def _begin(self, item: Item) -> Iterator[str]:
-        yield from self._close()
-        self._open, self._text = item, ""
+    def _open_new_item(self, item: Item) -> Iterator[str]:
+        yield from self._close_open_item()
+        self._open_item, self._text = item, ""
         self._response.output.append(item)
-        yield self._item("response.output_item.added", item)
+        yield self._item_event("response.output_item.added", item)
 
-    def _close(self) -> Iterator[str]:
-        item = self._open
+    def _close_open_item(self) -> Iterator[str]:
+        item = self._open_item
         if item is None:
             return
-        where: dict[str, Any] = {"item_id": item.id, "output_index": self._index}
+        position: dict[str, Any] = {"item_id": item.id, "output_index": self._index}
         if isinstance(item, Message):
             done = TextDoneEvent(
-                type="response.output_text.done", sequence_number=self._next(), text=self._text, **where
+                type="response.output_text.done", sequence_number=self._next_number(), text=self._text, **position
             )
-            yield self._say(done)
-            yield self._part("response.content_part.done", self._text)
+            yield self._encode_event(done)
+            yield self._part_event("response.content_part.done", self._text)
             item.content, item.status = [OutputText(text=self._text)], "completed"
         elif isinstance(item, FunctionCall):
-            kind = "response.function_call_arguments.done"
-            yield self._say(ArgumentsDoneEvent(type=kind, sequence_number=self._next(), arguments=self._text, **where))
+            event_type = "response.function_call_arguments.done"
+            yield self._encode_event(
+                ArgumentsDoneEvent(
+                    type=event_type, sequence_number=self._next_number(), arguments=self._text, **position
+                )
+            )
             item.arguments, item.status = self._text, "completed"
         else:
-            yield self._say(
-                TextDoneEvent(type="response.reasoning.done", sequence_number=self._next(), text=self._text, **where)
+            yield self._encode_event(
+                TextDoneEvent(
+                    type="response.reasoning.done", sequence_number=self._next_number(), text=self._text, **position
+                )
             )
             item.content = [{"type": "reasoning_text", "text": self._text}]
-        yield self._item("response.output_item.done", item)
-        self._open = None
+        yield self._item_event("response.output_item.done", item)
+        self._open_item = None
 
-    def _delta(self, kind: str, delta: str) -> str:
-        assert self._open is not None
-        assert self._open.id is not None
+    def _delta_event(self, event_type: str, delta: str) -> str:
+        assert self._open_item is not None
+        assert self._open_item.id is not None
         self._text += delta
-        number = self._next()
-        return self._say(
-            DeltaEvent(type=kind, sequence_number=number, item_id=self._open.id, output_index=self._index, delta=delta)
+        number = self._next_number()
+        return self._encode_event(
+            DeltaEvent(
+                type=event_type,
+                sequence_number=number,
+                item_id=self._open_item.id,
+                output_index=self._index,
+                delta=delta,
+            )
         )
 
-    def _part(self, kind: str, text: str) -> str:
-        assert self._open is not None
-        assert self._open.id is not None
+    def _part_event(self, event_type: str, text: str) -> str:
+        assert self._open_item is not None
+        assert self._open_item.id is not None
         part = OutputText(text=text)
-        number = self._next()
-        return self._say(
-            PartEvent(type=kind, sequence_number=number, item_id=self._open.id, output_index=self._index, part=part)
+        number = self._next_number()
+        return self._encode_event(
+            PartEvent(
+                type=event_type, sequence_number=number, item_id=self._open_item.id, output_index=self._index, part=part
+            )
         )
 
-    def _item(self, kind: str, item: Item) -> str:
-        return self._say(ItemEvent(type=kind, sequence_number=self._next(), output_index=self._index, item=item))
+    def _item_event(self, event_type: str, item: Item) -> str:
+        return self._encode_event(
+            ItemEvent(type=event_type, sequence_number=self._next_number(), output_index=self._index, item=item)
+        )
 
-    def _say(self, event: Event) -> str:
+    def _encode_event(self, event: Event) -> str:
         return f"event: {event.type}\ndata: {event.model_dump_json()}\n\n"
 
     @property
     def _index(self) -> int:
         return len(self._response.output) - 1
 
-    def _next(self) -> int:
+    def _next_number(self) -> int:
         self._number += 1
         return self._number
 
-    def _note_usage(self, usage: ChatUsage | None) -> None:
+    def _set_usage(self, usage: ChatUsage | None) -> None:
         if usage is not None:
             self._response.usage = Usage(
                 input_tokens=usage.prompt_tokens,

@@ -1,13 +1,14 @@
 // loadgen - closed-loop HTTP/1.1 load generator that understands SSE.
 //
-// Every connection sends the next POST as soon as the previous answer is complete. --stamp is a text in the body that is
-// replaced by a number, which no other conversation has. Several --body are the turns of one conversation: each of
-// --conversations sends the first, then each of them the second, and so on; after the last turn new conversations begin.
-// Counts "data:" lines, checks that each answer is a 200 containing every --expect, and, when the
+// Every connection sends the next POST as soon as the previous response is complete. The text --stamp in the body is
+// replaced by a number that is unique per conversation. Several --body are the turns of one conversation: all
+// --conversations send their first turn, then all send their second turn, and so on. After the last turn new
+// conversations start. Counts "data:" lines and checks that each response is a 200 that contains every --expect. If the
 // upstream stamps its deltas (model mock-n..-g..-s), measures the delay of every token.
 //
 //   loadgen --port P --path /v1/responses --body req.json --conns 32 --requests 2000
-//           [--duration S] [--ramp MS] [--expect response.completed]... [--bearer KEY] [--stamp TEXT] [--conversations N] [--dump FILE]
+//           [--duration S] [--ramp MS] [--expect response.completed]... [--bearer KEY] [--stamp TEXT]
+//           [--conversations N] [--dump FILE]
 // Prints one JSON object. Build: cc -O2 -o loadgen loadgen.c
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -146,7 +147,7 @@ static int read_turn(const char *file, turn *t) {
     t->req = malloc(n + 16384); t->len = sprintf(t->req, "POST %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Type: application/json\r\nAuthorization: Bearer %s\r\nAccept: text/event-stream, application/json\r\nUser-Agent: loadgen/1\r\nContent-Length: %zu\r\n\r\n", path, port, bearer, n);
     t->len += fread(t->req + t->len, 1, n, f); fclose(f);
     char *found = stamp ? memmem(t->req, t->len, stamp, strlen(stamp)) : t->req;
-    if (!found || (stamp && strlen(stamp) > 12)) { fprintf(stderr, "no place for a stamp of at most 12 characters in %s: %s\n", file, stamp); return 0; }
+    if (!found || (stamp && strlen(stamp) > 12)) { fprintf(stderr, "%s does not contain the stamp, or the stamp is longer than 12 characters: %s\n", file, stamp); return 0; }
     t->stamp_at = found - t->req;
     return 1;
 }
@@ -158,7 +159,7 @@ int main(int argc, char **argv) {
         case 'n': requests = atol(optarg); break; case 'd': duration = atof(optarg); break; case 'r': ramp_ms = atoi(optarg); break; case 'e': if (expects < 8) expect[expects++] = optarg; break;
         case 'D': dump = optarg; break; case 'B': bearer = optarg; break; case 's': stamp = optarg; break; case 'C': conversations = atol(optarg); break; default: return 2; }
     signal(SIGPIPE, SIG_IGN);
-    if (!n_turns || conversations < 1) { fprintf(stderr, "wanted at least one --body and one conversation\n"); return 2; }
+    if (!n_turns || conversations < 1) { fprintf(stderr, "expected at least one --body and one conversation\n"); return 2; }
     for (int i = 0; i < n_turns; i++) if (!read_turn(body_files[i], &turns[i])) return 2;
     first_stamp = now_ns() / 1000;
     ep = epoll_create1(0); conn *cs = calloc(conns, sizeof *cs); int64_t t0 = now_ns(); deadline = t0 + (int64_t)(duration * 1e9);

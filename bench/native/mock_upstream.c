@@ -1,8 +1,8 @@
-// mock_upstream - an upstream of Chat Completions, Messages and Gemini that costs almost nothing.
+// mock_upstream - an upstream for Chat Completions, Messages and Gemini that uses very little CPU time.
 //
-// Single threaded epoll server. The path says which API it is, .../messages, ...:generateContent or any
-// other; the pieces of text are the same in all of them. What it answers is chosen by the *model name*,
-// in the request body or in Gemini's path, because that is the one field every gateway forwards:
+// A single-threaded epoll server. The path selects the API: .../messages, ...:generateContent, or chat for any other
+// path. All APIs send the same pieces of text. The model name selects the response, because every gateway forwards it.
+// The model name is in the request body, or in the path for Gemini:
 //
 //     mock-n64            64 content chunks, all written at once ("burst")
 //     mock-n64-g20000     64 content chunks, one write() each, 20 000 us apart
@@ -11,7 +11,7 @@
 //     mock-n64-tools      the chunks are two calls, one after the other, in pieces (chat only)
 //     mock-n64-reasoning  the first half of the chunks is reasoning (chat only)
 //
-// "stream": true in the body, or the path, selects SSE; otherwise one JSON document, always of text.
+// "stream": true in the body, or the path, selects SSE. Otherwise the response is one JSON document with text.
 // Build: cc -O2 -o mock_upstream mock_upstream.c
 // Run:   ./mock_upstream PORT
 #define _GNU_SOURCE
@@ -141,7 +141,7 @@ static void emit_delta(conn *c) {
     if (c->api == CHAT && c->kind == TOOLS) { emit_call_delta(c); return; }
     if (c->stamp) snprintf(text, sizeof text, "@%016lld t", (long long)now_ns());
     else snprintf(text, sizeof text, "%s", WORDS[c->sent % 16]);
-    if (c->api == MESSAGES) {                                // padded with spaces, as the real one is
+    if (c->api == MESSAGES) {                                // padded with spaces, like the real API
         put_event(c, "content_block_delta", ",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"%s\"}%*s", text, 1 + (c->sent * 5) % 12, "");
         c->sent++; return;
     }
