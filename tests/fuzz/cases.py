@@ -22,13 +22,13 @@ BATCH: Final = 250
 def batches(percent: int) -> pytest.MarkDecorator:
     """This share of all cases, in pieces that several workers can take."""
     last = SEED + max(1, CASES * percent // 100)
-    found = [range(first, min(first + BATCH, last)) for first in range(SEED, last, BATCH)]
-    return pytest.mark.parametrize("batch", found, ids=[f"{batch.start}-{batch.stop - 1}" for batch in found])
+    ranges = [range(first, min(first + BATCH, last)) for first in range(SEED, last, BATCH)]
+    return pytest.mark.parametrize("batch", ranges, ids=[f"{batch.start}-{batch.stop - 1}" for batch in ranges])
 
 
 @contextmanager
 def case(number: int) -> Iterator[Random]:
-    """The chance of one case; whatever fails in it is told with its number."""
+    """The random numbers of one case. A failure in the block is reported with the number of the case."""
     try:
         yield Random(number)
     except BaseException as failure:

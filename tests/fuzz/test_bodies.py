@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from tests.fuzz import corpus, told
+from tests.fuzz import answer_checks, corpus
 from tests.fuzz.cases import batches, case
 from tests.fuzz.mutate import damaged_json
 from tests.gateway.scripted import target
@@ -75,7 +75,7 @@ def check_body(dialect: Any, damaged: bytes, upstream: Target) -> None:
 def check_refusal(dialect: Any, error: ApiError) -> None:
     status, body = CLIENT_DIALECTS[dialect].error_from_hub(error)
     assert status < 500, error
-    told.check_error(dialect, status, body)
+    answer_checks.check_error(dialect, status, body)
 
 
 def _refuse(constant: str) -> None:

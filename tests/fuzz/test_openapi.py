@@ -20,7 +20,7 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
-from tests.fuzz import told
+from tests.fuzz import answer_checks
 from tests.fuzz.cases import CASES
 from tests.running import BOUND, Running, one_upstream, running
 
@@ -126,7 +126,7 @@ def fuzzed(
         answer = case.call(base_url=url, timeout=BOUND)
         case.validate_response(answer, checks=CHECKS)
         if answer.status_code != 200:
-            told.check_error(dialect, answer.status_code, answer.content)
+            answer_checks.check_error(dialect, answer.status_code, answer.content)
 
     asked: Callable[[], None] = ask
     return asked

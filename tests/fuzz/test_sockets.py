@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.fuzz import corpus, told
+from tests.fuzz import answer_checks, corpus
 from tests.fuzz.cases import BATCH, batches, case
 from tests.fuzz.mutate import damaged_bytes, damaged_json, damaged_stream, pieces
 from tests.running import BOUND, Running, one_upstream, running, until
@@ -122,11 +122,11 @@ def check(dialect: str, status: int, headers: dict[str, str], body: bytes) -> No
     """Invariants 1 and 3."""
     assert headers["x-request-id"]
     if status != 200:
-        told.check_error(dialect, status, body)
+        answer_checks.check_error(dialect, status, body)
     elif headers["content-type"].startswith("text/event-stream"):
-        told.check_stream(dialect, body)
+        answer_checks.check_stream(dialect, body)
     else:
-        told.check_whole(dialect, body)
+        answer_checks.check_whole(dialect, body)
 
 
 class Client:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.fuzz import corpus, told
+from tests.fuzz import answer_checks, corpus
 from tests.fuzz.cases import batches, case
 from tests.fuzz.mutate import damaged_bytes, damaged_json, damaged_stream, pieces
 from tests.gateway.scripted import JSON, SSE, ScriptedAnswer
@@ -113,7 +113,7 @@ def check_stream(dialect: str, chance: Random) -> None:
         responses.EventsFromHub(turn.prepared.request), reports_losses=losses, on_violation=violations.append
     )
     out = b"".join(map(pipe.feed, pieces(damaged, chance))) + pipe.finish(ending)
-    told.check_stream("responses", out)
+    answer_checks.check_stream("responses", out)
     frames = sse.Decoder().feed(out)
     assert pipe.response is not None
     events = decoded(frames[:-1])
@@ -146,9 +146,9 @@ def check_stream_for(client: str, chance: Random) -> None:
     pipe = _pipe(turn_of(), client, **array)
     out = b"".join(map(pipe.feed, pieces(damaged, chance))) + pipe.finish(ending)
     if array:
-        told.check_gemini(msgspec.json.decode(out))
+        answer_checks.check_gemini(msgspec.json.decode(out))
     else:
-        told.check_stream(client, out)
+        answer_checks.check_stream(client, out)
     assert pipe.finish() == b""
     whole = _pipe(turn_of(), client, **array)  # law (b)
     assert whole.feed(damaged) + whole.finish(ending) == out
@@ -167,7 +167,7 @@ def check_whole(dialect: str, headers: dict[str, str], damaged: bytes, chance: R
         assert decode_response(body).status == response.status
     client: Any = chance.choice(("chat", "messages", "gemini"))
     body, _ = CLIENT_DIALECTS[client].response_from_hub(response, turn.prepared.request)
-    told.check_whole(client, body)
+    answer_checks.check_whole(client, body)
 
 
 def ours(violations: list[Violation]) -> list[Violation]:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from tests.gateway.scripted import JSON, ScriptedAnswer
-from tests.peers import spelling
-from tests.peers.reading import Told, read
-from tests.peers.spelling import OSLO, ROME, SIGNATURE
+from tests.peers import server_streams
+from tests.peers.client_answers import ClientAnswer, read_answer
+from tests.peers.server_streams import OSLO, ROME, SIGNATURE
 
 from antiphon.config import Config, UpstreamConfig
 from antiphon.dialects.registry import CLIENT_DIALECTS
@@ -76,7 +76,7 @@ def make_turn(request: Request, target: Target) -> UpstreamTurn:
     return UpstreamTurn(prepare_request(request, target.plan_translation()), target, stamps, None)
 
 
-def streamed(client: Any, server: str, frames: list[bytes]) -> Told:
+def streamed(client: Any, server: str, frames: list[bytes]) -> ClientAnswer:
     """The content that a client gets of a server's stream, the same for the whole stream and frame by frame."""
     results: list[bytes] = []
     for pieces in (frames, [b"".join(frames)]):
@@ -84,28 +84,30 @@ def streamed(client: Any, server: str, frames: list[bytes]) -> Told:
         pipe = turn.make_pipe(CLIENT_DIALECTS[client].events_from_hub(turn.prepared.request))
         results.append(b"".join(map(pipe.feed, pieces)) + pipe.finish())
     assert results[0] == results[1]
-    return read(client, results[0])
+    return read_answer(client, results[0])
 
 
-def content(result: Told, *, has_call: bool = True) -> set[tuple[str, ...]]:
+def content(result: ClientAnswer, *, has_call: bool = True) -> set[tuple[str, ...]]:
     """The content, independent of the dialect's order, with arguments as JSON."""
     assert bool(result.calls) == has_call
-    return {(*each[:-1], json.dumps(json.loads(each[-1]))) if each[0] == "call" else each for each in result.said}
+    return {(*part[:-1], json.dumps(json.loads(part[-1]))) if part[0] == "call" else part for part in result.parts}
 
 
-def without_ids(result: Told) -> list[tuple[str, ...]]:
+def without_ids(result: ClientAnswer) -> list[tuple[str, ...]]:
     return [(name, json.dumps(json.loads(arguments))) for _, _, name, arguments in result.calls]
 
 
 TEXT_AND_CALL: dict[str, list[bytes]] = {
-    "chat": spelling.chat(
-        {"content": TEXT[1], "tool_calls": [spelling.chat_call("call_a", ROME)]}, finish="tool_calls"
+    "chat": server_streams.chat(
+        {"content": TEXT[1], "tool_calls": [server_streams.chat_call("call_a", ROME)]}, finish="tool_calls"
     ),
-    "responses": spelling.responses(spelling.message_item(0, TEXT[1]), spelling.call_item(1, "call_a", ROME)),
-    "messages": spelling.messages(
-        *spelling.text_block(0, TEXT[1]), *spelling.call_block(1, "call_a", ROME), stop="tool_use"
+    "responses": server_streams.responses(
+        server_streams.message_item(0, TEXT[1]), server_streams.call_item(1, "call_a", ROME)
     ),
-    "gemini": spelling.gemini([{"text": TEXT[1]}, spelling.gemini_call(ROME, "call_a")]),
+    "messages": server_streams.messages(
+        *server_streams.text_block(0, TEXT[1]), *server_streams.call_block(1, "call_a", ROME), stop="tool_use"
+    ),
+    "gemini": server_streams.gemini([{"text": TEXT[1]}, server_streams.gemini_call(ROME, "call_a")]),
 }
 
 
@@ -125,7 +127,7 @@ WHOLE: dict[str, Any] = {
     "chat": {
         "choices": [
             {
-                "message": {"content": TEXT[1], "tool_calls": [spelling.chat_call("call_a", ROME)]},
+                "message": {"content": TEXT[1], "tool_calls": [server_streams.chat_call("call_a", ROME)]},
                 "finish_reason": "tool_calls",
             }
         ]
@@ -150,7 +152,10 @@ WHOLE: dict[str, Any] = {
     },
     "gemini": {
         "candidates": [
-            {"content": {"parts": [{"text": TEXT[1]}, spelling.gemini_call(ROME, "call_a")]}, "finishReason": "STOP"}
+            {
+                "content": {"parts": [{"text": TEXT[1]}, server_streams.gemini_call(ROME, "call_a")]},
+                "finishReason": "STOP",
+            }
         ]
     },
 }
@@ -172,7 +177,7 @@ HISTORY: dict[str, dict[str, Any]] = {
     "chat": {
         "messages": [
             *CONVERSATION,
-            {"role": "assistant", "content": TEXT[1], "tool_calls": [spelling.chat_call("call_a", ROME)]},
+            {"role": "assistant", "content": TEXT[1], "tool_calls": [server_streams.chat_call("call_a", ROME)]},
             {"role": "tool", "tool_call_id": "call_a", "content": "sunny"},
         ]
     },
@@ -194,7 +199,7 @@ HISTORY: dict[str, dict[str, Any]] = {
     "gemini": {
         "contents": [
             {"parts": [{"text": "Rome?"}]},
-            {"role": "model", "parts": [{"text": TEXT[1]}, spelling.gemini_call(ROME, "call_a")]},
+            {"role": "model", "parts": [{"text": TEXT[1]}, server_streams.gemini_call(ROME, "call_a")]},
             {
                 "role": "user",
                 "parts": [{"functionResponse": {"id": "call_a", "name": "get_weather", "response": {"a": "sunny"}}}],
@@ -216,19 +221,19 @@ def test_call_beside_text_in_the_history_is_not_lost(client: Any, server: str) -
 
 
 SHARED: dict[str, list[bytes]] = {
-    "chat": spelling.chat(
-        {"tool_calls": [spelling.chat_call("call_a", ROME)]},
-        {"tool_calls": [spelling.chat_call("call_b", OSLO)]},
+    "chat": server_streams.chat(
+        {"tool_calls": [server_streams.chat_call("call_a", ROME)]},
+        {"tool_calls": [server_streams.chat_call("call_b", OSLO)]},
         finish="tool_calls",
     ),
-    "responses": spelling.responses(
-        spelling.call_item(0, "call_a", ROME, ids=("fc_a",) * 3),
-        spelling.call_item(0, "call_b", OSLO, ids=("fc_b",) * 3),
+    "responses": server_streams.responses(
+        server_streams.call_item(0, "call_a", ROME, ids=("fc_a",) * 3),
+        server_streams.call_item(0, "call_b", OSLO, ids=("fc_b",) * 3),
     ),
-    "messages": spelling.messages(
-        *spelling.call_block(0, "call_a", ROME), *spelling.call_block(0, "call_b", OSLO), stop="tool_use"
+    "messages": server_streams.messages(
+        *server_streams.call_block(0, "call_a", ROME), *server_streams.call_block(0, "call_b", OSLO), stop="tool_use"
     ),
-    "gemini": spelling.gemini([spelling.gemini_call(ROME), spelling.gemini_call(OSLO)]),
+    "gemini": server_streams.gemini([server_streams.gemini_call(ROME), server_streams.gemini_call(OSLO)]),
 }
 
 
@@ -244,12 +249,12 @@ def test_calls_with_a_shared_index_or_without_ids_stay_separate(client: str, ser
 
 
 DRIFTING: dict[str, list[bytes]] = {
-    "chat": spelling.chat(
-        {"tool_calls": [spelling.chat_call("call_a", '{"city":')]},
-        {"tool_calls": [spelling.chat_call("call_b", '"Rome"}', name=None)]},
+    "chat": server_streams.chat(
+        {"tool_calls": [server_streams.chat_call("call_a", '{"city":')]},
+        {"tool_calls": [server_streams.chat_call("call_b", '"Rome"}', name=None)]},
         finish="tool_calls",
     ),
-    "responses": spelling.responses(spelling.call_item(0, "call_a", ROME, ids=("fc_1", "fc_2", "fc_3"))),
+    "responses": server_streams.responses(server_streams.call_item(0, "call_a", ROME, ids=("fc_1", "fc_2", "fc_3"))),
 }
 
 
@@ -263,23 +268,23 @@ def test_item_ids_are_stable_during_a_stream(client: str, server: str) -> None:
 
 # Input tokens, by each API's own arithmetic: 100 in total, of which 40 came from a cache.
 COUNTED: dict[str, list[bytes]] = {
-    "chat": spelling.chat(
+    "chat": server_streams.chat(
         {"content": "Hi"},
         usage={"prompt_tokens": 100, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 40}},
     ),
-    "responses": spelling.responses(
-        spelling.message_item(0, "Hi"),
+    "responses": server_streams.responses(
+        server_streams.message_item(0, "Hi"),
         usage={
             **{"input_tokens": 100, "output_tokens": 7, "total_tokens": 107},
             **{"input_tokens_details": {"cached_tokens": 40}, "output_tokens_details": {"reasoning_tokens": 0}},
         },
     ),
-    "messages": spelling.messages(
-        *spelling.text_block(0, "Hi"),
+    "messages": server_streams.messages(
+        *server_streams.text_block(0, "Hi"),
         read={"input_tokens": 50, "cache_read_input_tokens": 40, "cache_creation_input_tokens": 10, "output_tokens": 1},
         usage={"output_tokens": 7},
     ),
-    "gemini": spelling.gemini(
+    "gemini": server_streams.gemini(
         [{"text": "Hi"}],
         usage={
             "promptTokenCount": 100,
@@ -299,10 +304,10 @@ def test_usage_after_the_finish_reason_is_read_and_cached_tokens_count_once(clie
 
 
 CUT: dict[str, list[bytes]] = {
-    "chat": spelling.chat({"content": "Once upon"}, finish="length"),
-    "responses": spelling.responses(spelling.message_item(0, "Once upon"), reason="max_output_tokens"),
-    "messages": spelling.messages(*spelling.text_block(0, "Once upon"), stop="max_tokens"),
-    "gemini": spelling.gemini([{"text": "Once upon"}], finish="MAX_TOKENS"),
+    "chat": server_streams.chat({"content": "Once upon"}, finish="length"),
+    "responses": server_streams.responses(server_streams.message_item(0, "Once upon"), reason="max_output_tokens"),
+    "messages": server_streams.messages(*server_streams.text_block(0, "Once upon"), stop="max_tokens"),
+    "gemini": server_streams.gemini([{"text": "Once upon"}], finish="MAX_TOKENS"),
 }
 
 
@@ -312,18 +317,20 @@ def test_answer_cut_by_the_token_limit_is_not_completed(client: str, server: str
     """REQ-3."""
     result = streamed(client, server, CUT[server])
     stops = {"chat": "length", "responses": "max_output_tokens", "messages": "max_tokens", "gemini": "MAX_TOKENS"}
-    assert (result.said, result.stop) == ([("text", "Once upon")], stops[client])
+    assert (result.parts, result.stop) == ([("text", "Once upon")], stops[client])
 
 
 AT_ONCE: dict[str, list[bytes]] = {
-    "responses": spelling.responses(spelling.call_item(0, "call_a", ROME, only_in="done")),
-    "responses, in the item": spelling.responses(spelling.call_item(0, "call_a", ROME, only_in="item")),
-    "messages": spelling.messages(
-        *spelling.block(0, {"type": "tool_use", "id": "call_a", "name": "get_weather", "input": {"city": "Rome"}}),
+    "responses": server_streams.responses(server_streams.call_item(0, "call_a", ROME, only_in="done")),
+    "responses, in the item": server_streams.responses(server_streams.call_item(0, "call_a", ROME, only_in="item")),
+    "messages": server_streams.messages(
+        *server_streams.block(
+            0, {"type": "tool_use", "id": "call_a", "name": "get_weather", "input": {"city": "Rome"}}
+        ),
         stop="tool_use",
     ),
-    "chat": spelling.chat({"tool_calls": [spelling.chat_call("call_a", ROME)]}, finish="tool_calls"),
-    "gemini": spelling.gemini([spelling.gemini_call(ROME, "call_a")]),
+    "chat": server_streams.chat({"tool_calls": [server_streams.chat_call("call_a", ROME)]}, finish="tool_calls"),
+    "gemini": server_streams.gemini([server_streams.gemini_call(ROME, "call_a")]),
 }
 
 
@@ -336,15 +343,19 @@ def test_arguments_in_one_piece_are_sent_as_deltas(client: str, case: str) -> No
 
 
 TEXT_THEN_THOUGHT: dict[str, list[bytes]] = {
-    "chat": spelling.chat({"content": TEXT[1]}, {"reasoning_content": THOUGHT[1]}),
-    "responses": spelling.responses(spelling.message_item(0, TEXT[1]), spelling.reasoning_item(1, THOUGHT[1])),
-    "messages": spelling.messages(*spelling.text_block(0, TEXT[1]), *spelling.thinking_block(1, THOUGHT[1])),
-    "messages, overlapping": spelling.messages(
-        *spelling.text_block(0, TEXT[1])[:-1],
-        *spelling.thinking_block(1, THOUGHT[1]),
+    "chat": server_streams.chat({"content": TEXT[1]}, {"reasoning_content": THOUGHT[1]}),
+    "responses": server_streams.responses(
+        server_streams.message_item(0, TEXT[1]), server_streams.reasoning_item(1, THOUGHT[1])
+    ),
+    "messages": server_streams.messages(
+        *server_streams.text_block(0, TEXT[1]), *server_streams.thinking_block(1, THOUGHT[1])
+    ),
+    "messages, overlapping": server_streams.messages(
+        *server_streams.text_block(0, TEXT[1])[:-1],
+        *server_streams.thinking_block(1, THOUGHT[1]),
         {"type": "content_block_stop", "index": 0},
     ),
-    "gemini": spelling.gemini([{"text": TEXT[1]}], [{"text": THOUGHT[1], "thought": True}]),
+    "gemini": server_streams.gemini([{"text": TEXT[1]}], [{"text": THOUGHT[1], "thought": True}]),
 }
 
 
@@ -359,22 +370,26 @@ def test_text_before_thinking_gives_separate_blocks(client: str, case: str) -> N
 @every_client
 def test_second_message_start_is_ignored(client: str) -> None:
     """STR-1: the reader of messages requires one `message_start`, the hub's grammar one `response.created`."""
-    frames = spelling.messages(*spelling.text_block(0, "Hel"), *spelling.text_block(1, "lo."))
+    frames = server_streams.messages(*server_streams.text_block(0, "Hel"), *server_streams.text_block(1, "lo."))
     result = streamed(client, "messages", [frames[0], *frames[:4], frames[0], *frames[4:]])
-    assert "".join(text for _, text in result.said) == "Hello."
+    assert "".join(text for _, text in result.parts) == "Hello."
 
 
 THINKING: dict[str, list[bytes]] = {
-    "chat": spelling.chat(
-        {"reasoning_content": THOUGHT[1]}, {"tool_calls": [spelling.chat_call("call_a", ROME)]}, finish="tool_calls"
+    "chat": server_streams.chat(
+        {"reasoning_content": THOUGHT[1]},
+        {"tool_calls": [server_streams.chat_call("call_a", ROME)]},
+        finish="tool_calls",
     ),
-    "responses": spelling.responses(spelling.reasoning_item(0, THOUGHT[1]), spelling.call_item(1, "call_a", ROME)),
-    "messages": spelling.messages(
-        *spelling.thinking_block(0, THOUGHT[1]), *spelling.call_block(1, "call_a", ROME), stop="tool_use"
+    "responses": server_streams.responses(
+        server_streams.reasoning_item(0, THOUGHT[1]), server_streams.call_item(1, "call_a", ROME)
     ),
-    "gemini": spelling.gemini(
+    "messages": server_streams.messages(
+        *server_streams.thinking_block(0, THOUGHT[1]), *server_streams.call_block(1, "call_a", ROME), stop="tool_use"
+    ),
+    "gemini": server_streams.gemini(
         [{"text": THOUGHT[1], "thought": True}],
-        [{**spelling.gemini_call(ROME, "call_a"), "thoughtSignature": SIGNATURE}],
+        [{**server_streams.gemini_call(ROME, "call_a"), "thoughtSignature": SIGNATURE}],
     ),
 }
 # Content that only the server of the reasoning can have made, in the form that is sent back to it.

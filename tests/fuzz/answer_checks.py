@@ -1,6 +1,6 @@
-"""What a client of each dialect was told, judged by that dialect's own form: answers, streams and errors.
+"""Checks the form of answers, streams and errors for a client of each dialect: whether the client can read them.
 
-It judges form alone: whether a client can read it to its end. What it says is compared elsewhere.
+The content is compared elsewhere.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ TERMINAL = {"response.completed", "response.incomplete", "response.failed"}
 
 
 def check_error(dialect: str, status: int, body: bytes) -> None:
-    """Invariant 3: an error in the form of the dialect, that is none of ours."""
+    """Invariant 3: an error in the form of the dialect, and no internal error."""
     assert 400 <= status < 600
     assert len(body) < 4000, "an error that long is an echo"
     assert code_in(dialect, msgspec.json.decode(body), status) != "internal_error"
 
 
 def code_in(dialect: str, body: Any, status: int | None = None) -> str | None:
-    """The code of an error, which must have its dialect's form."""
+    """The code of an error, which must have the form of its dialect."""
     error = body["error"]
     match dialect:
         case "messages":
@@ -42,23 +42,23 @@ def code_in(dialect: str, body: Any, status: int | None = None) -> str | None:
 
 
 def check_whole(dialect: str, body: bytes) -> None:
-    """An answer of one piece, in the form of the dialect."""
-    told = msgspec.json.decode(body)
+    """Checks an answer that is not streamed."""
+    answer = msgspec.json.decode(body)
     match dialect:
         case "responses":
-            assert told["status"] in ("completed", "incomplete", "failed")
+            assert answer["status"] in ("completed", "incomplete", "failed")
         case "chat":
-            assert told["object"] == "chat.completion"
-            assert told["choices"][0]["finish_reason"]
+            assert answer["object"] == "chat.completion"
+            assert answer["choices"][0]["finish_reason"]
         case "messages":
-            assert told["type"] == "message"
-            assert told["stop_reason"]
+            assert answer["type"] == "message"
+            assert answer["stop_reason"]
         case _:
-            assert told["candidates"][0]["finishReason"]
+            assert answer["candidates"][0]["finishReason"]
 
 
 def check_stream(dialect: str, out: bytes) -> None:
-    """Invariant 1: a stream ends once, with its end or with an error, and nothing comes after that."""
+    """Invariant 1: a stream has one end or one error, and nothing after it."""
     frames = sse.Decoder().feed(out)
     match dialect:
         case "responses":
@@ -74,13 +74,13 @@ def check_stream(dialect: str, out: bytes) -> None:
             check_gemini([msgspec.json.decode(frame.data) for frame in frames])
 
 
-def check_gemini(told: list[Any]) -> None:
-    """The members of a stream, whether they came as events or as one array."""
-    _check_ends([_end_of_answer(frame) for frame in told])
+def check_gemini(frames: list[Any]) -> None:
+    """Checks the members of a stream, which were events or one array."""
+    _check_ends([_end_of_answer(frame) for frame in frames])
 
 
 def _check_ends(ends: list[str | None]) -> None:
-    """The last that says so is the end. Of those that only count tokens there may be one more."""
+    """Only the last frame is an end. One frame with the usage may follow it."""
     if ends[-1] == "usage":
         del ends[-1]
     assert [end for end in ends if end] == ends[-1:]
@@ -107,7 +107,7 @@ def _end_of_answer(answer: Any) -> str | None:
 
 
 def _check_message(events: list[Any], names: list[str]) -> None:
-    """One message; its blocks come one after the other, numbered, each whole before the next."""
+    """Checks that a stream is one message with numbered blocks, each complete before the next."""
     assert [event["type"] for event in events] == names
     assert names[-1] in ("message_stop", "error")
     if names[-1] == "error":
@@ -115,10 +115,10 @@ def _check_message(events: list[Any], names: list[str]) -> None:
     else:
         assert names[-2] == "message_delta"
         assert events[-2]["delta"]["stop_reason"]
-    kinds = [event["type"] for event in events]
-    assert kinds[:1] in ([], ["message_start"])
-    assert kinds.count("message_start") <= 1
-    assert kinds.count("message_stop") <= 1
+    types = [event["type"] for event in events]
+    assert types[:1] in ([], ["message_start"])
+    assert types.count("message_start") <= 1
+    assert types.count("message_stop") <= 1
     block, is_open = -1, False
     for event in events:
         match event["type"]:

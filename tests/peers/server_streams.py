@@ -1,4 +1,4 @@
-"""What servers of each dialect say in the cases where other gateways go wrong, frame by frame, as they are known to spell it."""
+"""Streams of servers of each dialect, frame by frame, in the cases in which other gateways fail."""
 
 from __future__ import annotations
 
