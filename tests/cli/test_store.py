@@ -14,7 +14,7 @@ import apsw
 import msgspec
 import pytest
 from tests.store import postgres_server
-from tests.store.places import STORES, record
+from tests.store.stores import STORES, record
 
 from antiphon.cli import store
 from antiphon.cli.entry import main, make_parser

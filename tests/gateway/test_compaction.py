@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from tests.gateway.test_conversation_steps import THINKS, TOOLS, call, custom, items, output, says
 from tests.generate import conversations
-from tests.store.places import NO_LIMIT
+from tests.store.stores import NO_LIMIT
 
 from antiphon.errors import ClientFault
 from antiphon.gateway.compaction import (

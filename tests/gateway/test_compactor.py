@@ -11,7 +11,7 @@ import pytest
 from tests.gateway.scripted import JSON, SSE, ScriptedAnswer, ScriptedTransport, target
 from tests.gateway.test_compaction import path_of, texts_of
 from tests.gateway.test_conversation_steps import call, output, says
-from tests.store.places import NO_LIMIT
+from tests.store.stores import NO_LIMIT
 
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.gateway.compaction import CompactionOpener, open_compactions

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.store.places import NO_LIMIT, PLACES, STORES
+from tests.store.stores import NO_LIMIT, STORE_OPENERS, STORES
 
 from antiphon.errors import ApiError
 from antiphon.gateway.compaction import CompactionContents, CompactionOpener, fingerprint
@@ -84,7 +84,7 @@ def on_every_store(test: Callable[[Bench], Awaitable[None]]) -> Any:
     @pytest.mark.parametrize("place", STORES)
     def run(place: str) -> None:
         async def within() -> None:
-            async with PLACES[place]() as store:
+            async with STORE_OPENERS[place]() as store:
                 await test(Bench(store))
 
         asyncio.run(within())

@@ -23,7 +23,7 @@ from tests.gateway.test_history import (
     says,
     user,
 )
-from tests.store.places import NO_LIMIT, PLACES
+from tests.store.stores import NO_LIMIT, STORE_OPENERS
 
 from antiphon.errors import ApiError, ClientFault
 from antiphon.gateway.compaction import CompactionContents, CompactionOpener, fingerprint
@@ -430,7 +430,7 @@ def test_compaction_is_opened_and_counted_once() -> None:
     item, size = compaction("1" * 1000)
 
     async def within() -> None:
-        async with PLACES["sqlite"]() as store:
+        async with STORE_OPENERS["sqlite"]() as store:
             bench = Bench(store)
             await bench.keep("resp_1", asked(user("one")), [CALL])
             limit = size + size_of(CALL)

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 from tests.gateway.scripted import JSON, SSE, ScriptedAnswer, ScriptedTransport, target
-from tests.store.places import in_sqlite
+from tests.store.stores import open_sqlite_store
 
 from antiphon.config import Config, TraceConfig, UpstreamConfig
 from antiphon.errors import ApiError, UpstreamFault
@@ -291,7 +291,7 @@ def test_recorded_whole_response_has_withheld_items() -> None:
     stamps = Stamps(lambda prefix: f"{prefix}_1", lambda: 1_760_000_000)
 
     async def within() -> tuple[Response, ResponseRecord | None]:
-        async with in_sqlite() as store:
+        async with open_sqlite_store() as store:
             recorder = ResponseRecorder(store, "alice", input_items(request), stamps)
             response = await UpstreamTurn(
                 prepare_request(request, target().plan_translation(is_stored=True)),

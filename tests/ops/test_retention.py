@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 from tests.running import one_upstream, running, until
-from tests.store.places import PLACES, STORES, Place, chain_of, chained, record
+from tests.store.stores import STORE_OPENERS, STORES, OpenStore, join_chain, read_chain, record
 
 from antiphon.config import StoreConfig
 from antiphon.errors import StorageUnavailable
@@ -40,8 +40,8 @@ def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(params=STORES)
-def place(request: pytest.FixtureRequest) -> Place:
-    return PLACES[request.param]
+def place(request: pytest.FixtureRequest) -> OpenStore:
+    return STORE_OPENERS[request.param]
 
 
 async def keep(store: Store, *ages: tuple[str, str | None, float]) -> None:
@@ -54,7 +54,7 @@ async def left(store: Store, *ids: str) -> list[str]:
     return [id for id in ids if await store.get("anna", id) is not None]
 
 
-def test_expired_responses_are_deleted(place: Place) -> None:
+def test_expired_responses_are_deleted(place: OpenStore) -> None:
     async def go() -> None:
         async with place() as store:
             await keep(
@@ -70,7 +70,7 @@ def test_expired_responses_are_deleted(place: Place) -> None:
     asyncio.run(go())
 
 
-def test_expired_conversations_are_deleted_if_configured(place: Place) -> None:
+def test_expired_conversations_are_deleted_if_configured(place: OpenStore) -> None:
     """API-4. An addition or new metadata renews a conversation."""
 
     async def go() -> None:
@@ -92,7 +92,7 @@ def test_expired_conversations_are_deleted_if_configured(place: Place) -> None:
     asyncio.run(go())
 
 
-def test_usage_is_deleted_with_the_retention_of_responses(place: Place) -> None:
+def test_usage_is_deleted_with_the_retention_of_responses(place: OpenStore) -> None:
     """C-5."""
 
     async def go() -> None:
@@ -107,7 +107,7 @@ def test_usage_is_deleted_with_the_retention_of_responses(place: Place) -> None:
     asyncio.run(go())
 
 
-def test_responses_over_the_maximum_number_are_deleted_oldest_first(place: Place) -> None:
+def test_responses_over_the_maximum_number_are_deleted_oldest_first(place: OpenStore) -> None:
     async def go() -> None:
         async with place() as store:
             await keep(store, *((f"r{n}", None, 20 - n) for n in range(20)))
@@ -121,7 +121,7 @@ def test_responses_over_the_maximum_number_are_deleted_oldest_first(place: Place
 @pytest.mark.parametrize(
     "config", [StoreConfig(retention_days=30), StoreConfig(max_responses=1)], ids=["age", "number"]
 )
-def test_chain_is_deleted_only_as_a_whole(place: Place, config: StoreConfig) -> None:
+def test_chain_is_deleted_only_as_a_whole(place: OpenStore, config: StoreConfig) -> None:
     """A chain that can still be continued never loses its start."""
 
     async def go() -> None:
@@ -129,7 +129,9 @@ def test_chain_is_deleted_only_as_a_whole(place: Place, config: StoreConfig) -> 
             chain = [(f"c{n}", f"c{n - 1}" if n else None, 50.0 - n) for n in range(10)]
             await keep(store, *chain, ("last", "c9", 0.0), ("alone", None, 45.0))
             assert await delete_expired(store, config) == (1, 0)
-            assert await chain_of(store, "anna", "last") == chained(*(record(id) for id, _, _ in chain), record("last"))
+            assert await read_chain(store, "anna", "last") == join_chain(
+                *(record(id) for id, _, _ in chain), record("last")
+            )
             assert await left(store, "alone") == []
             assert await store.delete("anna", "last")
             await keep(store, ("other", None, 0.0))
@@ -156,7 +158,7 @@ class Ill:
         return await self._store.prune_usage(**settings)
 
 
-def test_sweep_is_retried_after_a_storage_failure(place: Place) -> None:
+def test_sweep_is_retried_after_a_storage_failure(place: OpenStore) -> None:
     async def go() -> None:
         log = io.StringIO()
         logger = Logger(log, "json")

@@ -39,9 +39,9 @@ def url_of(database: str, user: str = "postgres") -> str:
 
 
 def database_of(url: str) -> str:
-    found = re.search(r"@/(\w+)", url)
-    assert found
-    return found[1]
+    match = re.search(r"@/(\w+)", url)
+    assert match
+    return match[1]
 
 
 def sql(statement: str, url: str | None = None) -> str:

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import replace
-from tests.store.benches import BENCHES, Bench
 from tests.store.conftest import Run
-from tests.store.places import record
+from tests.store.store_setups import STORE_SETUPS, StoreSetup
+from tests.store.stores import record
 
 from antiphon.store.conversations import ConversationEntry, EntryPage, StoredConversation
 from antiphon.store.interface import Excerpt, Store
@@ -26,8 +26,8 @@ def conversation(id: str = "conv", metadata: bytes = b"{}") -> StoredConversatio
     return StoredConversation(id=id, created_at=7, metadata=metadata)
 
 
-def entries(*ids: str, says: bytes = b"") -> list[ConversationEntry]:
-    return [ConversationEntry(id=id, item=b'{"id":"%s","says":"%s"}' % (id.encode(), says)) for id in ids]
+def entries(*ids: str, text: bytes = b"") -> list[ConversationEntry]:
+    return [ConversationEntry(id=id, item=b'{"id":"%s","says":"%s"}' % (id.encode(), text)) for id in ids]
 
 
 async def all_ids(store: Store, id: str = "conv", owner: str = "anna") -> list[str]:
@@ -38,8 +38,8 @@ async def all_ids(store: Store, id: str = "conv", owner: str = "anna") -> list[s
 
 
 def test_conversation_is_read_with_its_items_in_order(run: Run) -> None:
-    async def law(bench: Bench) -> None:
-        store = bench.store
+    async def law(setup: StoreSetup) -> None:
+        store = setup.store
         made = conversation(metadata=b'{"topic":"\xf0\x9f\x98\x80", "a" : 1}')
         await store.create_conversation("anna", made, entries("c", "a", "b"))
         assert await store.get_conversation("anna", "conv") == made
@@ -55,29 +55,29 @@ def test_conversation_is_read_with_its_items_in_order(run: Run) -> None:
 
 
 def test_creating_an_existing_conversation_changes_nothing(run: Run) -> None:
-    async def law(bench: Bench) -> None:
-        await bench.store.create_conversation("anna", conversation(), entries("a"))
-        await bench.store.create_conversation("anna", conversation(metadata=b"[]"), entries("b"))
-        assert await bench.store.get_conversation("anna", "conv") == conversation()
-        assert await all_ids(bench.store) == ["a"]
+    async def law(setup: StoreSetup) -> None:
+        await setup.store.create_conversation("anna", conversation(), entries("a"))
+        await setup.store.create_conversation("anna", conversation(metadata=b"[]"), entries("b"))
+        assert await setup.store.get_conversation("anna", "conv") == conversation()
+        assert await all_ids(setup.store) == ["a"]
 
     run(law)
 
 
 def test_update_replaces_the_metadata(run: Run) -> None:
-    async def law(bench: Bench) -> None:
-        await bench.store.create_conversation("anna", conversation(), entries("a"))
+    async def law(setup: StoreSetup) -> None:
+        await setup.store.create_conversation("anna", conversation(), entries("a"))
         changed = conversation(metadata=b'{"new":true}')
-        assert await bench.store.update_conversation("anna", "conv", changed.metadata) == changed
-        assert await bench.store.get_conversation("anna", "conv") == changed
-        assert await bench.store.update_conversation("anna", "nowhere", b"{}") is None
+        assert await setup.store.update_conversation("anna", "conv", changed.metadata) == changed
+        assert await setup.store.get_conversation("anna", "conv") == changed
+        assert await setup.store.update_conversation("anna", "nowhere", b"{}") is None
 
     run(law)
 
 
 def test_added_items_are_appended(run: Run) -> None:
-    async def law(bench: Bench) -> None:
-        store = bench.store
+    async def law(setup: StoreSetup) -> None:
+        store = setup.store
         await store.create_conversation("anna", conversation(), entries("a", "b", "c"))
         assert await store.add_entries("anna", "conv", entries("e", "d"))
         assert await store.add_entries("anna", "conv", [])
@@ -88,25 +88,25 @@ def test_added_items_are_appended(run: Run) -> None:
 
 
 def test_existing_item_moves_to_the_end(run: Run) -> None:
-    async def law(bench: Bench) -> None:
-        store = bench.store
+    async def law(setup: StoreSetup) -> None:
+        store = setup.store
         await store.create_conversation("anna", conversation(), entries("a", "b", "a"))
         assert await all_ids(store) == ["b", "a"]
-        assert await store.add_entries("anna", "conv", [*entries("x", "b"), *entries("x", says=b"again")])
+        assert await store.add_entries("anna", "conv", [*entries("x", "b"), *entries("x", text=b"again")])
         assert await all_ids(store) == ["a", "b", "x"]
-        assert await store.get_entry("anna", "conv", "x") == entries("x", says=b"again")[0]
+        assert await store.get_entry("anna", "conv", "x") == entries("x", text=b"again")[0]
 
     run(law)
 
 
 def test_concurrent_additions_are_not_interleaved(run: Run) -> None:
-    async def law(bench: Bench) -> None:
-        stores = [bench.store, await bench.another()]
-        await bench.store.create_conversation("anna", conversation(), [])
+    async def law(setup: StoreSetup) -> None:
+        stores = [setup.store, await setup.open_another()]
+        await setup.store.create_conversation("anna", conversation(), [])
         turns = [[f"{number}_{part}" for part in range(5)] for number in range(12)]
         added = [stores[number % 2].add_entries("anna", "conv", entries(*turn)) for number, turn in enumerate(turns)]
         assert await asyncio.gather(*added) == [True] * 12
-        stored_ids = await all_ids(bench.store)
+        stored_ids = await all_ids(setup.store)
         assert sorted(stored_ids[start : start + 5] for start in range(0, 60, 5)) == sorted(turns)
 
     run(law)
@@ -114,8 +114,8 @@ def test_concurrent_additions_are_not_interleaved(run: Run) -> None:
 
 @pytest.mark.parametrize("order", ["asc", "desc"])
 def test_item_pages_are_consecutive(run: Run, order: Literal["asc", "desc"]) -> None:
-    async def law(bench: Bench) -> None:
-        store = bench.store
+    async def law(setup: StoreSetup) -> None:
+        store = setup.store
         ids = [f"item_{number}" for number in range(7)]
         await store.create_conversation("anna", conversation(), entries(*ids))
         await store.create_conversation("anna", conversation("other"), entries(*ids))
@@ -148,18 +148,18 @@ def test_item_pages_are_consecutive(run: Run, order: Literal["asc", "desc"]) -> 
 def test_newest_items_are_read_up_to_a_limit(run: Run) -> None:
     """Each limit, exactly: an item counts its comma as well. Omitted items are counted."""
 
-    async def law(bench: Bench) -> None:
-        store = bench.store
-        stored = [*entries("a", says=b"xxx"), *entries("b"), *entries("c", says=b"x" * 9)]
+    async def law(setup: StoreSetup) -> None:
+        store = setup.store
+        stored = [*entries("a", text=b"xxx"), *entries("b"), *entries("c", text=b"x" * 9)]
         await store.create_conversation("anna", conversation(), stored)
         sizes = [len(entry.item) + 1 for entry in stored]
         for limit in range(sum(sizes) + 2):
             fitting = [entry.item for at, entry in enumerate(stored) if sum(sizes[at:]) <= limit]
-            wanted = Excerpt(content=b"[%b]" % b",".join(fitting), size=sum(sizes), omitted_count=3 - len(fitting))
-            assert await store.all_entries("anna", "conv", limit, drops_oldest=True) == wanted
+            expected = Excerpt(content=b"[%b]" % b",".join(fitting), size=sum(sizes), omitted_count=3 - len(fitting))
+            assert await store.all_entries("anna", "conv", limit, drops_oldest=True) == expected
             if len(fitting) < 3:
-                wanted = replace(wanted, content=b"")
-            assert await store.all_entries("anna", "conv", limit, drops_oldest=False) == wanted
+                expected = replace(expected, content=b"")
+            assert await store.all_entries("anna", "conv", limit, drops_oldest=False) == expected
         await store.create_conversation("anna", conversation("empty"), [])
         for drops_oldest in (True, False):
             assert await store.all_entries("anna", "empty", 0, drops_oldest=drops_oldest) == Excerpt(
@@ -172,8 +172,8 @@ def test_newest_items_are_read_up_to_a_limit(run: Run) -> None:
 
 
 def test_deleted_items_and_conversations_are_removed(run: Run) -> None:
-    async def law(bench: Bench) -> None:
-        store = bench.store
+    async def law(setup: StoreSetup) -> None:
+        store = setup.store
         await store.save("anna", record("resp_1"), ["a"], [])
         await store.create_conversation("anna", conversation(), entries("a", "b"))
         assert await store.delete_entry("anna", "conv", "a")
@@ -195,8 +195,8 @@ def test_deleted_items_and_conversations_are_removed(run: Run) -> None:
 
 
 def test_conversation_of_another_owner_does_not_exist(run: Run) -> None:
-    async def law(bench: Bench) -> None:
-        store = bench.store
+    async def law(setup: StoreSetup) -> None:
+        store = setup.store
         await store.create_conversation("anna", conversation(), entries("a"))
         assert await store.get_conversation("bert", "conv") is None
         assert await store.update_conversation("bert", "conv", b"[]") is None
@@ -213,8 +213,8 @@ def test_conversation_of_another_owner_does_not_exist(run: Run) -> None:
 
 
 def test_odd_ids_and_large_items_are_stored(run: Run) -> None:
-    async def law(bench: Bench) -> None:
-        store = bench.store
+    async def law(setup: StoreSetup) -> None:
+        store = setup.store
         large = ConversationEntry(id="large", item=bytes(range(256)) * 5_000)
         for id in ODD:
             await store.create_conversation(f"owner {id}", conversation(id), [*entries(*ODD), large])
@@ -227,10 +227,10 @@ def test_odd_ids_and_large_items_are_stored(run: Run) -> None:
 
 
 def test_thousand_items_are_read_at_once(run: Run) -> None:
-    async def law(bench: Bench) -> None:
+    async def law(setup: StoreSetup) -> None:
         ids = [f"item_{number}" for number in range(1000)]
-        await bench.store.create_conversation("anna", conversation(), entries(*ids))
-        assert await all_ids(bench.store) == ids
+        await setup.store.create_conversation("anna", conversation(), entries(*ids))
+        assert await all_ids(setup.store) == ids
 
     run(law)
 
@@ -310,7 +310,7 @@ class Model:
 
     def add(self, owner: str, id: str, items: list[str]) -> bool:
         stored = self.kept[owner, id][1]
-        for entry in entries(*items, says=b"%d" % self.number):
+        for entry in entries(*items, text=b"%d" % self.number):
             stored.pop(entry.id, None)
             stored[entry.id] = entry
         return True
@@ -329,10 +329,10 @@ class Model:
 async def ask(store: Store, step: Step, number: int) -> Any:
     match step:
         case Create():
-            made = entries(*step.items, says=b"%d" % number)
+            made = entries(*step.items, text=b"%d" % number)
             return await store.create_conversation(step.owner, conversation(step.id), made)
         case Add():
-            return await store.add_entries(step.owner, step.id, entries(*step.items, says=b"%d" % number))
+            return await store.add_entries(step.owner, step.id, entries(*step.items, text=b"%d" % number))
         case List():
             return await store.list_entries(step.owner, step.id, after=step.after, order=step.order, limit=step.limit)
         case Ask(what="get"):
@@ -361,13 +361,13 @@ item_asks = st.builds(AskItem, st.sampled_from(["get", "delete"]), owners, ids, 
 
 
 @pytest.fixture(scope="module")
-def both() -> Iterator[tuple[asyncio.Runner, dict[str, Bench]]]:
+def both() -> Iterator[tuple[asyncio.Runner, dict[str, StoreSetup]]]:
     """Every store, open during all examples."""
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
 
-        async def enter() -> dict[str, Bench]:
-            return {name: await stack.enter_async_context(bench()) for name, bench in BENCHES.items()}
+        async def enter() -> dict[str, StoreSetup]:
+            return {name: await stack.enter_async_context(setup()) for name, setup in STORE_SETUPS.items()}
 
         yield runner, runner.run(enter())
         runner.run(stack.aclose())
@@ -377,7 +377,7 @@ def both() -> Iterator[tuple[asyncio.Runner, dict[str, Bench]]]:
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.one_of(creates, adds, adds, lists, asks, item_asks), max_size=30))
 def test_stores_agree_with_a_model_of_conversations(
-    both: tuple[asyncio.Runner, dict[str, Bench]], steps: list[Step]
+    both: tuple[asyncio.Runner, dict[str, StoreSetup]], steps: list[Step]
 ) -> None:
     runner, benches = both
     model = Model()
@@ -385,13 +385,13 @@ def test_stores_agree_with_a_model_of_conversations(
     async def go_through() -> None:
         for number, step in enumerate(steps, 1):
             expected = model.ask(step)
-            answers = {name: await ask(bench.store, step, number) for name, bench in benches.items()}
+            answers = {name: await ask(setup.store, step, number) for name, setup in benches.items()}
             assert answers == dict.fromkeys(benches, expected)
 
     async def clear() -> None:
-        for bench in benches.values():
+        for setup in benches.values():
             for owner, id in model.kept:
-                await bench.store.delete_conversation(owner, id)
+                await setup.store.delete_conversation(owner, id)
 
     try:
         runner.run(go_through())

@@ -13,7 +13,16 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import replace
-from tests.store.places import NO_LIMIT, PLACES, STORES, chain_of, chained, record, with_call, with_item
+from tests.store.stores import (
+    NO_LIMIT,
+    STORE_OPENERS,
+    STORES,
+    find_turn_by_call,
+    find_turn_by_item,
+    join_chain,
+    read_chain,
+    record,
+)
 
 from antiphon.errors import StorageUnavailable
 from antiphon.store.interface import Excerpt, ResponseRecord, Store, StoredTurn
@@ -43,7 +52,7 @@ def run(request: pytest.FixtureRequest) -> Run:
 
     def run(law: Callable[[Store], Awaitable[None]]) -> None:
         async def inside() -> None:
-            async with PLACES[request.param]() as store:
+            async with STORE_OPENERS[request.param]() as store:
                 await law(store)
                 assert await store.verify() == []
 
@@ -88,7 +97,7 @@ def test_large_response_is_stored_whole(run: Run) -> None:
         )
         await save(store, stored, replace(stored, id="resp_2", previous="resp_1"))
         assert await store.get("anna", "resp_1") == stored
-        assert await chain_of(store, "anna", "resp_2") == chained(stored, stored)
+        assert await read_chain(store, "anna", "resp_2") == join_chain(stored, stored)
 
     run(law)
 
@@ -118,9 +127,9 @@ def test_odd_ids_are_stored_and_looked_up(run: Run) -> None:
                 id=id, previous=None, created_at=number, status=id, head=b"", input=b"%d" % number, output=b""
             )
             assert await store.get(f"owner {id}", id) == stored
-            assert await chain_of(store, f"owner {id}", f"{id}2") == chained(stored, stored)
-            assert await with_item(store, f"owner {id}", id) == turn(stored)
-            assert await with_call(store, f"owner {id}", id) == turn(stored)
+            assert await read_chain(store, f"owner {id}", f"{id}2") == join_chain(stored, stored)
+            assert await find_turn_by_item(store, f"owner {id}", id) == turn(stored)
+            assert await find_turn_by_call(store, f"owner {id}", id) == turn(stored)
             assert await store.delete(f"owner {id}", id)
             assert await store.get(f"owner {id}", id) is None
 
@@ -130,9 +139,9 @@ def test_odd_ids_are_stored_and_looked_up(run: Run) -> None:
 def test_unknown_id_gives_no_result(run: Run) -> None:
     async def law(store: Store) -> None:
         assert await store.get("anna", "resp_1") is None
-        assert await chain_of(store, "anna", "resp_1") is None
-        assert await with_item(store, "anna", "msg_1") is None
-        assert await with_call(store, "anna", "call_1") is None
+        assert await read_chain(store, "anna", "resp_1") is None
+        assert await find_turn_by_item(store, "anna", "msg_1") is None
+        assert await find_turn_by_call(store, "anna", "call_1") is None
         assert await store.delete("anna", "resp_1") is False
 
     run(law)
@@ -140,17 +149,19 @@ def test_unknown_id_gives_no_result(run: Run) -> None:
 
 def test_second_save_replaces_the_first(run: Run) -> None:
     async def law(store: Store) -> None:
-        await store.save("anna", record("resp_1", says=b"one"), ["msg_old", "msg_both"], ["call_old"])
+        await store.save("anna", record("resp_1", text=b"one"), ["msg_old", "msg_both"], ["call_old"])
         await store.save("anna", record("resp_2", "resp_1"), ["msg_both"], [])
-        second = record("resp_1", at=7, says=b"two")
+        second = record("resp_1", at=7, text=b"two")
         await store.save("anna", second, ["msg_both", "msg_new"], ["call_new"])
         assert await store.get("anna", "resp_1") == second
-        assert await chain_of(store, "anna", "resp_2") == chained(second, record("resp_2"))
-        assert await with_item(store, "anna", "msg_old") is None
-        assert await with_item(store, "anna", "msg_new") == turn(second)
-        assert await with_item(store, "anna", "msg_both") == turn(record("resp_2"))  # it is still the newer of the two
-        assert await with_call(store, "anna", "call_old") is None
-        assert await with_call(store, "anna", "call_new") == turn(second)
+        assert await read_chain(store, "anna", "resp_2") == join_chain(second, record("resp_2"))
+        assert await find_turn_by_item(store, "anna", "msg_old") is None
+        assert await find_turn_by_item(store, "anna", "msg_new") == turn(second)
+        assert await find_turn_by_item(store, "anna", "msg_both") == turn(
+            record("resp_2")
+        )  # it is still the newer of the two
+        assert await find_turn_by_call(store, "anna", "call_old") is None
+        assert await find_turn_by_call(store, "anna", "call_new") == turn(second)
         assert (await store.stats()).responses == 2
 
     run(law)
@@ -167,7 +178,7 @@ def test_concurrent_saves_are_all_stored(run: Run) -> None:
         assert (await store.stats()).responses == 150
         assert all(
             [
-                await with_call(store, "anna", f"call_{number}") == turn(record(f"resp_{number}"))
+                await find_turn_by_call(store, "anna", f"call_{number}") == turn(record(f"resp_{number}"))
                 for number in range(150)
             ]
         )
@@ -180,8 +191,8 @@ def test_response_is_looked_up_by_many_ids(run: Run) -> None:
         await store.save(
             "anna", record("resp_1"), [f"msg_{number % 500}" for number in range(1000)], ["call_1", "call_1"]
         )
-        assert await with_item(store, "anna", "msg_499") == turn(record("resp_1"))
-        assert await with_call(store, "anna", "call_1") == turn(record("resp_1"))
+        assert await find_turn_by_item(store, "anna", "msg_499") == turn(record("resp_1"))
+        assert await find_turn_by_call(store, "anna", "call_1") == turn(record("resp_1"))
         assert (await store.stats()).items == 500
 
     run(law)
@@ -192,7 +203,7 @@ def test_cancelled_calls_do_not_affect_later_ones(run: Run) -> None:
         waiting = [
             asyncio.create_task(store.save("anna", record("resp_1"), [], [])),
             asyncio.create_task(store.delete("anna", "resp_1")),
-            asyncio.create_task(chain_of(store, "anna", "resp_1")),
+            asyncio.create_task(read_chain(store, "anna", "resp_1")),
         ]
         await asyncio.sleep(0)
         for each in waiting:
@@ -209,10 +220,10 @@ def test_cancelled_calls_do_not_affect_later_ones(run: Run) -> None:
 
 def test_chain_is_read_oldest_first(run: Run) -> None:
     async def law(store: Store) -> None:
-        chain = [record(f"resp_{n}", f"resp_{n - 1}" if n else None, says=b"%d" % n) for n in range(50)]
+        chain = [record(f"resp_{n}", f"resp_{n - 1}" if n else None, text=b"%d" % n) for n in range(50)]
         await save(store, *reversed(chain))
-        assert await chain_of(store, "anna", "resp_49") == chained(*chain)
-        assert await chain_of(store, "anna", "resp_0") == chained(chain[0])
+        assert await read_chain(store, "anna", "resp_49") == join_chain(*chain)
+        assert await read_chain(store, "anna", "resp_0") == join_chain(chain[0])
 
     run(law)
 
@@ -220,8 +231,8 @@ def test_chain_is_read_oldest_first(run: Run) -> None:
 def test_chains_may_branch(run: Run) -> None:
     async def law(store: Store) -> None:
         await save(store, record("root"), record("left", "root"), record("right", "root"))
-        assert await chain_of(store, "anna", "left") == chained(record("root"), record("left"))
-        assert await chain_of(store, "anna", "right") == chained(record("root"), record("right"))
+        assert await read_chain(store, "anna", "left") == join_chain(record("root"), record("left"))
+        assert await read_chain(store, "anna", "right") == join_chain(record("root"), record("right"))
 
     run(law)
 
@@ -232,10 +243,10 @@ def test_chain_with_a_deleted_response_is_not_returned(run: Run) -> None:
     async def law(store: Store) -> None:
         await save(store, record("a"), record("b", "a"), record("c", "b"))
         assert await store.delete("anna", "a")
-        assert await chain_of(store, "anna", "c") is None
+        assert await read_chain(store, "anna", "c") is None
         assert await store.get("anna", "c") == record("c", "b")
         await save(store, record("a"))
-        assert await chain_of(store, "anna", "c") == chained(record("a"), record("b"), record("c"))
+        assert await read_chain(store, "anna", "c") == join_chain(record("a"), record("b"), record("c"))
 
     run(law)
 
@@ -246,7 +257,7 @@ def test_circular_chain_is_not_returned(run: Run) -> None:
             store, record("self", "self"), record("x", "y"), record("y", "z"), record("z", "x"), record("tail", "x")
         )
         for id in ("self", "x", "y", "z", "tail"):
-            assert await chain_of(store, "anna", id) is None
+            assert await read_chain(store, "anna", id) is None
 
     run(law)
 
@@ -255,7 +266,7 @@ def test_chain_of_a_thousand_turns_is_read(run: Run) -> None:
     async def law(store: Store) -> None:
         chain = [record(f"resp_{n}", f"resp_{n - 1}" if n else None) for n in range(1000)]
         await asyncio.gather(*(save(store, each) for each in chain))
-        assert await chain_of(store, "anna", "resp_999") == chained(*chain)
+        assert await read_chain(store, "anna", "resp_999") == join_chain(*chain)
 
     run(law)
 
@@ -268,9 +279,9 @@ def test_response_of_another_owner_does_not_exist(run: Run) -> None:
         await store.save("anna", record("resp_1"), ["msg_1"], ["call_1"])
         await store.save("anna", record("resp_2", "resp_1"), [], [])
         assert await store.get("bert", "resp_1") is None
-        assert await chain_of(store, "bert", "resp_1") is None
-        assert await with_item(store, "bert", "msg_1") is None
-        assert await with_call(store, "bert", "call_1") is None
+        assert await read_chain(store, "bert", "resp_1") is None
+        assert await find_turn_by_item(store, "bert", "msg_1") is None
+        assert await find_turn_by_call(store, "bert", "call_1") is None
         assert await store.delete("bert", "resp_1") is False
         assert await store.get("anna", "resp_1") == record("resp_1")
 
@@ -280,14 +291,14 @@ def test_response_of_another_owner_does_not_exist(run: Run) -> None:
 def test_two_owners_may_have_the_same_ids(run: Run) -> None:
     async def law(store: Store) -> None:
         for owner in ("anna", "bert"):
-            await store.save(owner, record("resp_1", says=owner.encode()), ["msg_1"], ["call_1"])
+            await store.save(owner, record("resp_1", text=owner.encode()), ["msg_1"], ["call_1"])
         assert await store.delete("anna", "resp_1")
         for stored in (
-            [await with_item(store, "bert", "msg_1")],
-            [await with_call(store, "bert", "call_1")],
+            [await find_turn_by_item(store, "bert", "msg_1")],
+            [await find_turn_by_call(store, "bert", "call_1")],
         ):
-            assert stored == [turn(record("resp_1", says=b"bert"))]
-        assert await chain_of(store, "bert", "resp_1") == chained(record("resp_1", says=b"bert"))
+            assert stored == [turn(record("resp_1", text=b"bert"))]
+        assert await read_chain(store, "bert", "resp_1") == join_chain(record("resp_1", text=b"bert"))
         assert await store.get("anna", "resp_1") is None
 
     run(law)
@@ -297,7 +308,7 @@ def test_chain_does_not_include_responses_of_another_owner(run: Run) -> None:
     async def law(store: Store) -> None:
         await save(store, record("resp_1"), owner="bert")
         await save(store, record("resp_2", "resp_1"))
-        assert await chain_of(store, "anna", "resp_2") is None
+        assert await read_chain(store, "anna", "resp_2") is None
 
     run(law)
 
@@ -309,9 +320,9 @@ def test_item_lookup_returns_the_last_saved_response(run: Run) -> None:
     async def law(store: Store) -> None:
         for id, at in (("first", 30), ("second", 20), ("third", 10)):
             await store.save("anna", record(id, at=at), ["msg_1"], [])
-        assert await with_item(store, "anna", "msg_1") == turn(record("third"))
+        assert await find_turn_by_item(store, "anna", "msg_1") == turn(record("third"))
         assert await store.delete("anna", "third")
-        assert await with_item(store, "anna", "msg_1") == turn(record("second"))
+        assert await find_turn_by_item(store, "anna", "msg_1") == turn(record("second"))
 
     run(law)
 
@@ -323,14 +334,14 @@ def test_lookup_of_an_assigned_id_returns_its_first_response(run: Run, id: str) 
     async def law(store: Store) -> None:
         for response in ("first", "second", "third"):
             await store.save("anna", record(response), [id, "msg_1"], [])
-        assert await with_item(store, "anna", id) == turn(record("first"))
+        assert await find_turn_by_item(store, "anna", id) == turn(record("first"))
         assert (await store.stats()).items == 2
         await store.save("anna", record("first"), [id], [])  # once more, with its own response
-        assert await with_item(store, "anna", id) == turn(record("first"))
+        assert await find_turn_by_item(store, "anna", id) == turn(record("first"))
         assert await store.delete("anna", "first")
-        assert await with_item(store, "anna", id) is None
+        assert await find_turn_by_item(store, "anna", id) is None
         await store.save("anna", record("fourth"), [id], [])
-        assert await with_item(store, "anna", id) == turn(record("fourth"))
+        assert await find_turn_by_item(store, "anna", id) == turn(record("fourth"))
 
     run(law)
 
@@ -338,9 +349,9 @@ def test_lookup_of_an_assigned_id_returns_its_first_response(run: Run, id: str) 
 def test_ambiguous_call_lookup_gives_no_result(run: Run) -> None:
     async def law(store: Store) -> None:
         await store.save("anna", record("a"), [], ["call_1"])
-        assert await with_call(store, "anna", "call_1") == turn(record("a"))
+        assert await find_turn_by_call(store, "anna", "call_1") == turn(record("a"))
         await store.save("anna", record("b"), [], ["call_1"])
-        assert await with_call(store, "anna", "call_1") is None
+        assert await find_turn_by_call(store, "anna", "call_1") is None
 
     run(law)
 
@@ -370,16 +381,16 @@ def test_chain_over_the_limit_drops_the_oldest(run: Run, in_order: bool) -> None
     """Each limit, exactly: a turn counts its input, its output, and a comma after each."""
 
     async def law(store: Store) -> None:
-        chain = [record("a", says=b"xx"), record("b", "a"), record("c", "b", says=b"x" * 9)]
+        chain = [record("a", text=b"xx"), record("b", "a"), record("c", "b", text=b"x" * 9)]
         await save(store, *(chain if in_order else (*chain[1:], chain[0])))
         sizes = [len(each.input) + len(each.output) + 2 for each in chain]
         for limit in range(sum(sizes) + 2):
             fitting = [each for at, each in enumerate(chain) if sum(sizes[at:]) <= limit]
-            wanted = Excerpt(content=chained(*fitting), size=sum(sizes), omitted_count=3 - len(fitting))
-            assert await store.get_chain("anna", "c", limit, drops_oldest=True) == wanted
+            expected = Excerpt(content=join_chain(*fitting), size=sum(sizes), omitted_count=3 - len(fitting))
+            assert await store.get_chain("anna", "c", limit, drops_oldest=True) == expected
             if len(fitting) < 3:
-                wanted = replace(wanted, content=b"")
-            assert await store.get_chain("anna", "c", limit, drops_oldest=False) == wanted
+                expected = replace(expected, content=b"")
+            assert await store.get_chain("anna", "c", limit, drops_oldest=False) == expected
         assert await store.get_chain("anna", "d", NO_LIMIT, drops_oldest=True) is None
 
     run(law)
@@ -389,7 +400,7 @@ def test_find_outputs_looks_up_many_ids_at_once(run: Run) -> None:
     """RSN-2: for an item the first response with it, for a call the only one; of this owner only, and each once."""
 
     async def law(store: Store) -> None:
-        stored = [record(id, says=id.encode()) for id in ("a", "b", "c", "d")]
+        stored = [record(id, text=id.encode()) for id in ("a", "b", "c", "d")]
         await store.save("anna", stored[0], ["rs_1", "rs_2"], ["call_1", "call_0"])
         await store.save("anna", stored[1], ["rs_1"], ["call_2", "call_0"])
         await store.save("anna", stored[2], ["call_9"], [])
@@ -417,8 +428,8 @@ def test_find_outputs_looks_up_many_ids_at_once(run: Run) -> None:
 def test_item_ids_and_call_ids_are_separate(run: Run) -> None:
     async def law(store: Store) -> None:
         await store.save("anna", record("resp_1"), ["one"], ["two"])
-        assert await with_item(store, "anna", "two") is None
-        assert await with_call(store, "anna", "one") is None
+        assert await find_turn_by_item(store, "anna", "two") is None
+        assert await find_turn_by_call(store, "anna", "one") is None
 
     run(law)
 
@@ -428,8 +439,8 @@ def test_deleted_response_leaves_no_ids(run: Run) -> None:
         await store.save("anna", record("resp_1"), ["msg_1"], ["call_1"])
         assert await store.delete("anna", "resp_1")
         assert await store.delete("anna", "resp_1") is False
-        assert await with_item(store, "anna", "msg_1") is None
-        assert await with_call(store, "anna", "call_1") is None
+        assert await find_turn_by_item(store, "anna", "msg_1") is None
+        assert await find_turn_by_call(store, "anna", "call_1") is None
         left = await store.stats()
         assert (left.responses, left.owners, left.items, left.oldest, left.newest) == (0, 0, 0, None, None)
 
@@ -454,7 +465,7 @@ def test_prune_deletes_the_oldest_first_in_steps(run: Run) -> None:
         assert await store.prune(before=96, keep=None, batch_size=2) == 1  # those at the limit itself remain
         assert await store.prune(before=96, keep=None, batch_size=2) == 0
         assert await ids_left(store, ids) == ids[:5]
-        assert await with_item(store, "anna", "msg_resp_9") is None
+        assert await find_turn_by_item(store, "anna", "msg_resp_9") is None
         assert (await store.stats()).items == 5
 
     run(law)
@@ -551,7 +562,7 @@ def test_stats_count_the_stored_responses(run: Run) -> None:
 @pytest.mark.parametrize("place", STORES)
 def test_close_finishes_pending_saves_and_refuses_new_calls(place: str) -> None:
     async def law() -> None:
-        async with PLACES[place]() as store:
+        async with STORE_OPENERS[place]() as store:
             saves = [asyncio.create_task(save(store, record(f"resp_{n}"))) for n in range(50)]
             await asyncio.sleep(0)
             await store.close()
@@ -636,7 +647,7 @@ class Model:
                 return None
             records.insert(0, stored.record)
             id = stored.record.previous
-        return chained(*records)
+        return join_chain(*records)
 
     def prune(self, step: Prune) -> int:
         before = len(self.kept)
@@ -666,9 +677,9 @@ async def ask(store: Store, step: Save | Ask | Prune) -> Any:
         case Ask(what="get" | "delete"):
             return await getattr(store, step.what)(step.owner, step.id)
         case Ask():
-            return await {"chain": chain_of, "with_item": with_item, "with_call": with_call}[step.what](
-                store, step.owner, step.id
-            )
+            return await {"chain": read_chain, "with_item": find_turn_by_item, "with_call": find_turn_by_call}[
+                step.what
+            ](store, step.owner, step.id)
         case Prune():
             return await prune_all(store, before=step.before, keep=step.keep, step=step.step)
 
@@ -715,7 +726,7 @@ def both() -> Iterator[tuple[asyncio.Runner, dict[str, Store]]]:
         stack = AsyncExitStack()
 
         async def enter() -> dict[str, Store]:
-            return {name: await stack.enter_async_context(place()) for name, place in PLACES.items()}
+            return {name: await stack.enter_async_context(place()) for name, place in STORE_OPENERS.items()}
 
         yield runner, runner.run(enter())
         runner.run(stack.aclose())

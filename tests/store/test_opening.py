@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.store import postgres_server
-from tests.store.places import record
+from tests.store.stores import record
 
 from antiphon.config import StoreConfig
 from antiphon.errors import ConfigError

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from msgspec.structs import replace
-from tests.store.benches import Bench
 from tests.store.conftest import Run
+from tests.store.store_setups import StoreSetup
 
 from antiphon.store.usage import UsageRow
 from antiphon.store.usage_sums import sum_usage, total_tokens
@@ -29,11 +29,11 @@ ROW = UsageRow(
 def test_usage_rows_with_the_same_key_are_summed(run: Run) -> None:
     """C-5: from either of two gateways."""
 
-    async def law(bench: Bench) -> None:
-        other = await bench.another()
-        await bench.store.add_usage([ROW])
+    async def law(setup: StoreSetup) -> None:
+        other = await setup.open_another()
+        await setup.store.add_usage([ROW])
         await other.add_usage([replace(ROW, input_tokens=2**40), replace(ROW, model="n")])
-        rows = await bench.store.get_usage(since=20_000, until=20_000)
+        rows = await setup.store.get_usage(since=20_000, until=20_000)
         assert [(row.model, row.requests, row.input_tokens) for row in rows] == [("m", 2, 10 + 2**40), ("n", 1, 10)]
         assert rows[1] == replace(ROW, model="n")
 
@@ -41,39 +41,39 @@ def test_usage_rows_with_the_same_key_are_summed(run: Run) -> None:
 
 
 def test_concurrent_usage_additions_are_all_counted(run: Run) -> None:
-    async def law(bench: Bench) -> None:
-        other = await bench.another()
+    async def law(setup: StoreSetup) -> None:
+        other = await setup.open_another()
         rows = [replace(ROW, model=f"m{number}") for number in range(20)]
         adding = [
-            store.add_usage(order) for order in (rows, rows[::-1]) for store in (bench.store, other) for _ in range(3)
+            store.add_usage(order) for order in (rows, rows[::-1]) for store in (setup.store, other) for _ in range(3)
         ]
         await asyncio.gather(*adding)
-        assert [row.requests for row in await bench.store.get_usage(since=0, until=30_000)] == [12] * 20
+        assert [row.requests for row in await setup.store.get_usage(since=0, until=30_000)] == [12] * 20
 
     run(law)
 
 
 def test_usage_is_filtered_by_owner_and_days(run: Run) -> None:
-    async def law(bench: Bench) -> None:
+    async def law(setup: StoreSetup) -> None:
         rows = [replace(ROW, day=day, owner=owner) for day in (19_999, 20_000, 20_001) for owner in ("anna", "bob\0")]
-        await bench.store.add_usage(rows)
-        assert [row.day for row in await bench.store.get_usage(since=20_000, until=20_001, owner="bob\0")] == [
+        await setup.store.add_usage(rows)
+        assert [row.day for row in await setup.store.get_usage(since=20_000, until=20_001, owner="bob\0")] == [
             20_000,
             20_001,
         ]
-        assert await bench.store.get_usage(since=20_000, until=20_001, owner="nobody") == []
-        assert await bench.store.get_usage(since=-9, until=20_000) == rows[:4]
-        await bench.store.add_usage([])
+        assert await setup.store.get_usage(since=20_000, until=20_001, owner="nobody") == []
+        assert await setup.store.get_usage(since=-9, until=20_000) == rows[:4]
+        await setup.store.add_usage([])
 
     run(law)
 
 
 def test_prune_deletes_old_usage_days(run: Run) -> None:
-    async def law(bench: Bench) -> None:
-        await bench.store.add_usage([replace(ROW, day=day) for day in range(5)])
-        assert await bench.store.prune_usage(before=3) == 3
-        assert await bench.store.prune_usage(before=3) == 0
-        assert [row.day for row in await bench.store.get_usage(since=0, until=9)] == [3, 4]
+    async def law(setup: StoreSetup) -> None:
+        await setup.store.add_usage([replace(ROW, day=day) for day in range(5)])
+        assert await setup.store.prune_usage(before=3) == 3
+        assert await setup.store.prune_usage(before=3) == 0
+        assert [row.day for row in await setup.store.get_usage(since=0, until=9)] == [3, 4]
 
     run(law)
 

@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import replace
-from tests.store.benches import BENCHES, Bench
 from tests.store.conftest import Run
-from tests.store.places import chain_of, chained, record, with_call, with_item
+from tests.store.store_setups import STORE_SETUPS, StoreSetup
+from tests.store.stores import find_turn_by_call, find_turn_by_item, join_chain, read_chain, record
 
 from antiphon.errors import StorageUnavailable
 from antiphon.store.conversations import ConversationAddition, ConversationEntry, StoredConversation
@@ -52,12 +52,12 @@ async def finish(store: Store, runner: str, id: str, first: int = 0, *events: by
 
 
 def test_enqueue_stores_a_response_and_work(run: Run) -> None:
-    async def law(bench: Bench) -> None:
-        store = bench.store
+    async def law(setup: StoreSetup) -> None:
+        store = setup.store
         await enqueue(store, "a", "b")
         assert await store.get("anna", "a") == queued("a", at=0)
-        assert await with_item(store, "anna", "msg_a") is not None
-        assert await chain_of(store, "anna", "a") == chained(queued("a"))
+        assert await find_turn_by_item(store, "anna", "msg_a") is not None
+        assert await read_chain(store, "anna", "a") == join_chain(queued("a"))
         assert await store.events_after("anna", "a", -1) == EventsAfter(events=[], status="queued")
         assert await store.queue_stats() == QueueStats(waiting=2, running=0, oldest_waiting=0)
         assert await store.claim("one", LONG, 5) == [work("a"), work("b")]
@@ -68,8 +68,8 @@ def test_enqueue_stores_a_response_and_work(run: Run) -> None:
 
 
 def test_claim_returns_the_oldest_work_up_to_the_limit(run: Run) -> None:
-    async def law(bench: Bench) -> None:
-        store = bench.store
+    async def law(setup: StoreSetup) -> None:
+        store = setup.store
         await enqueue(store, *"abcde")
         assert await store.claim("one", LONG, 0) == await store.claim("one", LONG, -1) == []
         assert await store.claim("one", LONG, 2) == [work("a"), work("b")]
@@ -82,8 +82,8 @@ def test_claim_returns_the_oldest_work_up_to_the_limit(run: Run) -> None:
 
 
 def test_enqueueing_an_existing_id_changes_nothing(run: Run) -> None:
-    async def law(bench: Bench) -> None:
-        store = bench.store
+    async def law(setup: StoreSetup) -> None:
+        store = setup.store
         await enqueue(store, "a")
         await store.save("anna", record("saved"), [], [])
         assert await store.claim("one", LONG, 1) == [work("a")]
@@ -99,8 +99,8 @@ def test_enqueueing_an_existing_id_changes_nothing(run: Run) -> None:
 
 
 def test_enqueueing_an_id_of_another_owner_is_refused(run: Run) -> None:
-    async def law(bench: Bench) -> None:
-        store = bench.store
+    async def law(setup: StoreSetup) -> None:
+        store = setup.store
         await enqueue(store, "a")
         with pytest.raises(StorageUnavailable):
             await enqueue(store, "a", owner="bert")
@@ -111,13 +111,13 @@ def test_enqueueing_an_id_of_another_owner_is_refused(run: Run) -> None:
 
 
 def test_concurrent_claims_never_return_the_same_work(run: Run) -> None:
-    async def law(bench: Bench) -> None:
-        others = [bench.store, await bench.another(), await bench.another()]
+    async def law(setup: StoreSetup) -> None:
+        others = [setup.store, await setup.open_another(), await setup.open_another()]
         ids = [f"resp_{number:03}" for number in range(90)]
-        await asyncio.gather(*(enqueue(bench.store, id) for id in ids))
+        await asyncio.gather(*(enqueue(setup.store, id) for id in ids))
         claims = [others[number % 3].claim(f"runner {number % 3}", LONG, 7) for number in range(18)]
         claimed = [each.id for got in await asyncio.gather(*claims) for each in got]
-        claimed += [each.id for each in await bench.store.claim("last", LONG, 100)]  # a locked row may be skipped
+        claimed += [each.id for each in await setup.store.claim("last", LONG, 100)]  # a locked row may be skipped
         assert sorted(claimed) == ids
 
     run(law)
@@ -137,10 +137,10 @@ CLAIMS = """
 def test_claims_of_two_processes_never_overlap(run: Run) -> None:
     """F-2, of the store: each job is run by one of them."""
 
-    async def law(bench: Bench) -> None:
+    async def law(setup: StoreSetup) -> None:
         ids = [f"resp_{number:03}" for number in range(120)]
-        await asyncio.gather(*(enqueue(bench.store, id) for id in ids))
-        processes = [child(CLAIMS, bench.place) for _ in range(3)]
+        await asyncio.gather(*(enqueue(setup.store, id) for id in ids))
+        processes = [child(CLAIMS, setup.location) for _ in range(3)]
         for each in processes:
             assert each.stdin
             each.stdin.write("\n")
@@ -156,14 +156,14 @@ def test_claims_of_two_processes_never_overlap(run: Run) -> None:
 
 
 def test_expired_lease_is_claimed_by_another_runner(run: Run) -> None:
-    async def law(bench: Bench) -> None:
-        store = bench.store
+    async def law(setup: StoreSetup) -> None:
+        store = setup.store
         await enqueue(store, "a", "b")
         await store.claim("one", 10, 1)
         assert await store.append("one", "a", 0, [b"0", b"1"], "in_progress")
-        await bench.let_pass(5)
+        await setup.advance_time(5)
         assert await store.claim("two", 10, 5) == [work("b")]
-        await bench.let_pass(6)
+        await setup.advance_time(6)
         assert await store.queue_stats() == QueueStats(waiting=1, running=1, oldest_waiting=0)
         [again] = await store.claim("two", 10, 5)
         assert again == work("a", attempt=2, next_event=2)
@@ -181,30 +181,30 @@ def test_expired_lease_is_claimed_by_another_runner(run: Run) -> None:
 
 
 def test_expired_lease_stays_with_its_runner_until_claimed(run: Run) -> None:
-    async def law(bench: Bench) -> None:
-        store = bench.store
+    async def law(setup: StoreSetup) -> None:
+        store = setup.store
         await enqueue(store, "a")
         await store.claim("one", 10, 1)
-        await bench.let_pass(50)
+        await setup.advance_time(50)
         assert await store.append("one", "a", 0, [b"0"], "in_progress")
         assert await store.renew("one", 10, ["a"]) == {"a": "held"}
         assert await store.claim("two", 10, 1) == []
-        await bench.let_pass(50)
+        await setup.advance_time(50)
         assert await store.claim("one", 10, 1) == [work("a", attempt=2, next_event=1)]
-        await bench.let_pass(50)
+        await setup.advance_time(50)
         assert await finish(store, "one", "a", 1)
 
     run(law)
 
 
 def test_renewed_lease_does_not_expire(run: Run) -> None:
-    async def law(bench: Bench) -> None:
-        store = bench.store
+    async def law(setup: StoreSetup) -> None:
+        store = setup.store
         await enqueue(store, *"abc")
         await store.claim("one", 10, 2)
         await store.claim("two", 10, 1)
         for _ in range(3):
-            await bench.let_pass(8)
+            await setup.advance_time(8)
             assert await store.renew("one", 10, ["a", "b", "c", "nowhere"]) == {"a": "held", "b": "held"}
         assert await store.renew("one", 10, []) == {}
         assert [each.id for each in await store.claim("three", 10, 5)] == ["c"]
@@ -213,8 +213,8 @@ def test_renewed_lease_does_not_expire(run: Run) -> None:
 
 
 def test_released_work_can_be_claimed_at_once(run: Run) -> None:
-    async def law(bench: Bench) -> None:
-        store = bench.store
+    async def law(setup: StoreSetup) -> None:
+        store = setup.store
         await enqueue(store, *"abc")
         await store.claim("one", LONG, 2)
         await store.claim("two", LONG, 1)
@@ -231,8 +231,8 @@ def test_released_work_can_be_claimed_at_once(run: Run) -> None:
 
 
 def test_events_are_read_byte_by_byte_after_any_number(run: Run) -> None:
-    async def law(bench: Bench) -> None:
-        store = bench.store
+    async def law(setup: StoreSetup) -> None:
+        store = setup.store
         await enqueue(store, "a")
         await store.claim("one", LONG, 1)
         assert await store.append("one", "a", 0, ODD[:3], "in_progress")
@@ -252,21 +252,21 @@ def test_events_are_read_byte_by_byte_after_any_number(run: Run) -> None:
 
 
 def test_large_requests_and_events_are_stored_whole(run: Run) -> None:
-    async def law(bench: Bench) -> None:
+    async def law(setup: StoreSetup) -> None:
         large = [os.urandom(1_000_003), b"", b"x" * 500_000]
-        await bench.store.enqueue("anna", queued("a"), [], large[0])
-        [claimed] = await bench.store.claim("one", LONG, 1)
+        await setup.store.enqueue("anna", queued("a"), [], large[0])
+        [claimed] = await setup.store.claim("one", LONG, 1)
         assert claimed.request == large[0]
-        assert await bench.store.append("one", "a", 0, large, "in_progress")
-        assert await bench.store.events_after("anna", "a", 0) == EventsAfter(events=large[1:], status="in_progress")
-        assert await bench.store.events_after("anna", "a", -1) == EventsAfter(events=large, status="in_progress")
+        assert await setup.store.append("one", "a", 0, large, "in_progress")
+        assert await setup.store.events_after("anna", "a", 0) == EventsAfter(events=large[1:], status="in_progress")
+        assert await setup.store.events_after("anna", "a", -1) == EventsAfter(events=large, status="in_progress")
 
     run(law)
 
 
 def test_appending_the_same_events_again_changes_nothing(run: Run) -> None:
-    async def law(bench: Bench) -> None:
-        store = bench.store
+    async def law(setup: StoreSetup) -> None:
+        store = setup.store
         await enqueue(store, "a")
         await store.claim("one", LONG, 1)
         for _ in range(2):
@@ -286,8 +286,8 @@ def test_appending_the_same_events_again_changes_nothing(run: Run) -> None:
 
 
 def test_append_with_a_gap_raises_and_stores_nothing(run: Run) -> None:
-    async def law(bench: Bench) -> None:
-        store = bench.store
+    async def law(setup: StoreSetup) -> None:
+        store = setup.store
         await enqueue(store, "a", "b")
         await store.claim("one", LONG, 2)
         outcomes = await asyncio.gather(
@@ -305,20 +305,20 @@ def test_append_with_a_gap_raises_and_stores_nothing(run: Run) -> None:
 
 
 def test_append_can_change_the_status_without_events(run: Run) -> None:
-    async def law(bench: Bench) -> None:
-        await enqueue(bench.store, "a")
-        await bench.store.claim("one", LONG, 1)
-        assert await bench.store.append("one", "a", 0, [], "in_progress")
-        assert await bench.store.events_after("anna", "a", -1) == EventsAfter(events=[], status="in_progress")
-        stored = await bench.store.get("anna", "a")
+    async def law(setup: StoreSetup) -> None:
+        await enqueue(setup.store, "a")
+        await setup.store.claim("one", LONG, 1)
+        assert await setup.store.append("one", "a", 0, [], "in_progress")
+        assert await setup.store.events_after("anna", "a", -1) == EventsAfter(events=[], status="in_progress")
+        stored = await setup.store.get("anna", "a")
         assert stored == replace(queued("a", at=0), status="in_progress")
 
     run(law)
 
 
 def test_concurrent_appends_are_all_stored(run: Run) -> None:
-    async def law(bench: Bench) -> None:
-        store = bench.store
+    async def law(setup: StoreSetup) -> None:
+        store = setup.store
         ids = [f"resp_{number:03}" for number in range(80)]
         await asyncio.gather(*(enqueue(store, id) for id in ids))
         assert len(await store.claim("one", LONG, 100)) == 80
@@ -339,12 +339,12 @@ def test_concurrent_appends_are_all_stored(run: Run) -> None:
 
 
 def test_appends_without_waiting_keep_their_order(run: Run) -> None:
-    async def law(bench: Bench) -> None:
-        await enqueue(bench.store, "a")
-        await bench.store.claim("one", LONG, 1)
-        asked = [bench.store.append("one", "a", number, [b"%d" % number], "in_progress") for number in range(20)]
-        assert await asyncio.gather(*asked) == [True] * 20
-        assert await bench.store.events_after("anna", "a", -1) == EventsAfter(
+    async def law(setup: StoreSetup) -> None:
+        await enqueue(setup.store, "a")
+        await setup.store.claim("one", LONG, 1)
+        operations = [setup.store.append("one", "a", number, [b"%d" % number], "in_progress") for number in range(20)]
+        assert await asyncio.gather(*operations) == [True] * 20
+        assert await setup.store.events_after("anna", "a", -1) == EventsAfter(
             events=[b"%d" % n for n in range(20)], status="in_progress"
         )
 
@@ -355,20 +355,20 @@ def test_appends_without_waiting_keep_their_order(run: Run) -> None:
 
 
 def test_finished_work_is_an_ordinary_response(run: Run) -> None:
-    async def law(bench: Bench) -> None:
-        store = bench.store
+    async def law(setup: StoreSetup) -> None:
+        store = setup.store
         await enqueue(store, "a")
         await store.claim("one", LONG, 1)
-        done = record("a", says=b"done", at=7)
+        done = record("a", text=b"done", at=7)
         assert await store.finish("one", done, ["msg_new"], ["call_1"], 0, [b"only"])
         assert await store.get("anna", "a") == done
-        assert await with_item(store, "anna", "msg_a") is None
-        assert await with_item(store, "anna", "msg_new") is not None
-        stored = await with_call(store, "anna", "call_1")
+        assert await find_turn_by_item(store, "anna", "msg_a") is None
+        assert await find_turn_by_item(store, "anna", "msg_new") is not None
+        stored = await find_turn_by_call(store, "anna", "call_1")
         assert stored is not None
         assert stored.id == "a"
         assert await store.queue_stats() == QueueStats(waiting=0, running=0, oldest_waiting=None)
-        await bench.let_pass(10 * LONG)
+        await setup.advance_time(10 * LONG)
         assert await store.claim("two", LONG, 5) == []
         assert await store.renew("one", LONG, ["a"]) == {}
         assert await store.append("one", "a", 1, [b"more"], "in_progress") is False
@@ -382,8 +382,8 @@ def test_finished_work_is_an_ordinary_response(run: Run) -> None:
 def test_finish_and_save_append_to_the_conversation(run: Run) -> None:
     """API-4: a background turn, and an ordinary one."""
 
-    async def law(bench: Bench) -> None:
-        store = bench.store
+    async def law(setup: StoreSetup) -> None:
+        store = setup.store
         await store.create_conversation("anna", StoredConversation(id="conv", created_at=1, metadata=b"{}"), [])
         await enqueue(store, "a")
         await store.claim("one", LONG, 1)
@@ -403,21 +403,21 @@ def test_finish_and_save_append_to_the_conversation(run: Run) -> None:
         assert page
         assert [entry.id for entry in page.entries] == ["in", "out", "next"]
         assert [await store.get("anna", id) for id in "abc"] == [record(id) for id in "abc"]
-        assert await with_call(store, "anna", "call_b") is not None
+        assert await find_turn_by_call(store, "anna", "call_b") is not None
 
     run(law)
 
 
 def test_cancel_of_queued_work_is_immediate(run: Run) -> None:
-    async def law(bench: Bench) -> None:
-        store = bench.store
+    async def law(setup: StoreSetup) -> None:
+        store = setup.store
         await enqueue(store, "a", "b")
         cancelled = replace(queued("a", at=0), status="cancelled", head=b'{"now":"cancelled"}')
         assert await store.cancel("bert", "a", cancelled) == "unknown"
         assert await store.cancel("anna", "nowhere", cancelled) == "unknown"
         assert await store.cancel("anna", "a", cancelled) == "cancelled"
         assert await store.get("anna", "a") == cancelled
-        assert await with_item(store, "anna", "msg_a") is not None
+        assert await find_turn_by_item(store, "anna", "msg_a") is not None
         assert await store.events_after("anna", "a", -1) == EventsAfter(events=[], status="cancelled")
         assert await store.cancel("anna", "a", cancelled) == "ended"
         assert await store.claim("one", LONG, 5) == [work("b")]
@@ -428,8 +428,8 @@ def test_cancel_of_queued_work_is_immediate(run: Run) -> None:
 
 
 def test_cancel_of_running_work_is_requested_from_its_runner(run: Run) -> None:
-    async def law(bench: Bench) -> None:
-        store = bench.store
+    async def law(setup: StoreSetup) -> None:
+        store = setup.store
         await enqueue(store, "a")
         await store.claim("one", 10, 1)
         cancelled = replace(queued("a"), status="cancelled")
@@ -437,7 +437,7 @@ def test_cancel_of_running_work_is_requested_from_its_runner(run: Run) -> None:
             assert await store.cancel("anna", "a", cancelled) == "requested"
             assert await store.renew("one", 10, ["a"]) == {"a": "cancelled"}
         assert await store.append("one", "a", 0, [b"0"], "in_progress")
-        await bench.let_pass(11)
+        await setup.advance_time(11)
         assert await store.claim("two", 10, 1) == [work("a", attempt=2, next_event=1, is_cancelled=True)]
         assert await store.finish("two", cancelled, [], [], 1, [b"cancelled"])
         assert await store.events_after("anna", "a", -1) == EventsAfter(events=[b"0", b"cancelled"], status="cancelled")
@@ -446,12 +446,12 @@ def test_cancel_of_running_work_is_requested_from_its_runner(run: Run) -> None:
 
 
 def test_cancel_of_expired_work_is_immediate_only_without_events(run: Run) -> None:
-    async def law(bench: Bench) -> None:
-        store = bench.store
+    async def law(setup: StoreSetup) -> None:
+        store = setup.store
         await enqueue(store, *"abc")
         await store.claim("one", 10, 2)
         assert await store.append("one", "b", 0, [b"0"], "in_progress")
-        await bench.let_pass(11)
+        await setup.advance_time(11)
         outcomes = [await store.cancel("anna", id, replace(queued(id), status="cancelled")) for id in "ab"]
         assert outcomes == ["cancelled", "requested"]
         assert await store.cancel("anna", "c", None) == "requested"
@@ -463,8 +463,8 @@ def test_cancel_of_expired_work_is_immediate_only_without_events(run: Run) -> No
 
 
 def test_concurrent_cancel_and_finish_have_one_winner(run: Run) -> None:
-    async def law(bench: Bench) -> None:
-        store, other = bench.store, await bench.another()
+    async def law(setup: StoreSetup) -> None:
+        store, other = setup.store, await setup.open_another()
         for id in [f"resp_{number:02}" for number in range(30)]:
             await enqueue(store, id)
             cancelled = replace(queued(id), status="cancelled")
@@ -484,8 +484,8 @@ def test_concurrent_cancel_and_finish_have_one_winner(run: Run) -> None:
 
 
 def test_deleting_a_response_deletes_its_work_and_events(run: Run) -> None:
-    async def law(bench: Bench) -> None:
-        store = bench.store
+    async def law(setup: StoreSetup) -> None:
+        store = setup.store
         await enqueue(store, *"abc")
         await store.claim("one", LONG, 2)
         assert await store.append("one", "a", 0, [b"0", b"1"], "in_progress")
@@ -507,8 +507,8 @@ def test_deleting_a_response_deletes_its_work_and_events(run: Run) -> None:
 
 
 def test_deleting_during_concurrent_writes_does_not_block(run: Run) -> None:
-    async def law(bench: Bench) -> None:
-        store, other = bench.store, await bench.another()
+    async def law(setup: StoreSetup) -> None:
+        store, other = setup.store, await setup.open_another()
         ids = [f"resp_{number:02}" for number in range(20)]
         await enqueue(store, *ids)
         await store.claim("one", LONG, 20)
@@ -529,8 +529,8 @@ def test_deleting_during_concurrent_writes_does_not_block(run: Run) -> None:
 
 
 def test_prune_keeps_unfinished_work(run: Run) -> None:
-    async def law(bench: Bench) -> None:
-        store = bench.store
+    async def law(setup: StoreSetup) -> None:
+        store = setup.store
         await enqueue(store, *"abc")
         await store.save("anna", record("next", "a", at=1), [], [])
         await store.claim("one", LONG, 2)
@@ -546,12 +546,12 @@ def test_prune_keeps_unfinished_work(run: Run) -> None:
 
 
 def test_work_of_another_owner_is_unknown(run: Run) -> None:
-    async def law(bench: Bench) -> None:
-        await enqueue(bench.store, "a")
-        assert await bench.store.events_after("bert", "a", -1) is None
-        assert await bench.store.events_after("anna", "nowhere", -1) is None
-        assert await bench.store.cancel("bert", "a", None) == "unknown"
-        assert await bench.store.claim("one", LONG, 1) == [work("a")]
+    async def law(setup: StoreSetup) -> None:
+        await enqueue(setup.store, "a")
+        assert await setup.store.events_after("bert", "a", -1) is None
+        assert await setup.store.events_after("anna", "nowhere", -1) is None
+        assert await setup.store.cancel("bert", "a", None) == "unknown"
+        assert await setup.store.claim("one", LONG, 1) == [work("a")]
 
     run(law)
 
@@ -559,27 +559,27 @@ def test_work_of_another_owner_is_unknown(run: Run) -> None:
 # Changes
 
 
-@pytest.mark.parametrize("where", ["here", "elsewhere"])
+@pytest.mark.parametrize("where", ["same store", "other store"])
 def test_every_change_wakes_its_waiters(run: Run, where: str) -> None:
-    async def law(bench: Bench) -> None:
-        here = bench.store
-        there = here if where == "here" else await bench.another()
-        await enqueue(there, "a", "b")
-        happenings: list[tuple[str | None, Callable[[], Awaitable[object]]]] = [
-            (None, lambda: enqueue(there, "c")),
-            ("a", lambda: there.append("one", "a", 0, [b"0"], "in_progress")),
-            ("a", lambda: there.append("one", "a", 1, [], "odd")),
-            ("a", lambda: there.cancel("anna", "a", None)),
-            (None, lambda: there.release("one", ["b"])),
-            ("a", lambda: finish(there, "one", "a", 1, b"end")),
-            ("b", lambda: there.cancel("anna", "b", queued("b"))),
-            ("c", lambda: there.delete("anna", "c")),
+    async def law(setup: StoreSetup) -> None:
+        watched_store = setup.store
+        changed_store = watched_store if where == "same store" else await setup.open_another()
+        await enqueue(changed_store, "a", "b")
+        changes: list[tuple[str | None, Callable[[], Awaitable[object]]]] = [
+            (None, lambda: enqueue(changed_store, "c")),
+            ("a", lambda: changed_store.append("one", "a", 0, [b"0"], "in_progress")),
+            ("a", lambda: changed_store.append("one", "a", 1, [], "odd")),
+            ("a", lambda: changed_store.cancel("anna", "a", None)),
+            (None, lambda: changed_store.release("one", ["b"])),
+            ("a", lambda: finish(changed_store, "one", "a", 1, b"end")),
+            ("b", lambda: changed_store.cancel("anna", "b", queued("b"))),
+            ("c", lambda: changed_store.delete("anna", "c")),
         ]
-        await there.claim("one", LONG, 2)
-        for id, happens in happenings:
-            moment = here.change_counter
-            await happens()
-            await woken(here, id, moment)
+        await changed_store.claim("one", LONG, 2)
+        for id, make_change in changes:
+            counter = watched_store.change_counter
+            await make_change()
+            await woken(watched_store, id, counter)
 
     run(law)
 
@@ -592,22 +592,22 @@ async def woken(store: Store, id: str | None, moment: int) -> None:
 
 
 def test_wait_for_change_returns_for_changes_since_the_counter(run: Run) -> None:
-    async def law(bench: Bench) -> None:
-        await enqueue(bench.store, "a")
-        await bench.store.claim("one", LONG, 1)
-        moment = bench.store.change_counter
-        await bench.store.append("one", "a", 0, [b"0"], "in_progress")
-        waiting = asyncio.create_task(bench.store.wait_for_change("a", 600, moment))
+    async def law(setup: StoreSetup) -> None:
+        await enqueue(setup.store, "a")
+        await setup.store.claim("one", LONG, 1)
+        moment = setup.store.change_counter
+        await setup.store.append("one", "a", 0, [b"0"], "in_progress")
+        waiting = asyncio.create_task(setup.store.wait_for_change("a", 600, moment))
         await asyncio.sleep(0)
         assert waiting.done()
-        await bench.store.wait_for_change("a", 0.01, bench.store.change_counter)
+        await setup.store.wait_for_change("a", 0.01, setup.store.change_counter)
 
     run(law)
 
 
 def test_close_wakes_all_waiters(run: Run) -> None:
-    async def law(bench: Bench) -> None:
-        other = await bench.another()
+    async def law(setup: StoreSetup) -> None:
+        other = await setup.open_another()
         waiting = [asyncio.create_task(other.wait_for_change(id, 1000)) for id in ("a", None)]
         await asyncio.sleep(0)
         await other.close()
@@ -620,21 +620,21 @@ def test_close_wakes_all_waiters(run: Run) -> None:
 
 
 def test_cancelled_waiters_do_not_affect_later_calls(run: Run) -> None:
-    async def law(bench: Bench) -> None:
-        waiting = [asyncio.create_task(bench.store.wait_for_change("a", 1000)) for _ in range(3)]
+    async def law(setup: StoreSetup) -> None:
+        waiting = [asyncio.create_task(setup.store.wait_for_change("a", 1000)) for _ in range(3)]
         await asyncio.sleep(0)
         for each in waiting:
             each.cancel()
         await asyncio.wait(waiting)
-        await enqueue(bench.store, "a")
-        assert await bench.store.claim("one", LONG, 1) == [work("a")]
+        await enqueue(setup.store, "a")
+        assert await setup.store.claim("one", LONG, 1) == [work("a")]
 
     run(law)
 
 
 def test_cancelled_append_still_notifies_waiters(run: Run) -> None:
-    async def law(bench: Bench) -> None:
-        store = bench.store
+    async def law(setup: StoreSetup) -> None:
+        store = setup.store
         await enqueue(store, "a")
         await store.claim("one", LONG, 1)
         leaving = asyncio.create_task(store.append("one", "a", 0, [b"0"], "in_progress"))
@@ -650,13 +650,13 @@ def test_cancelled_append_still_notifies_waiters(run: Run) -> None:
     run(law)
 
 
-@pytest.mark.parametrize("where", ["here", "elsewhere"])
+@pytest.mark.parametrize("where", ["same store", "other store"])
 def test_tail_reads_every_event_once_and_in_order(run: Run, where: str) -> None:
     """API-2: stored and live events joined without gap or repetition, from any event on, also by another replica."""
 
-    async def law(bench: Bench) -> None:
-        store = bench.store
-        reader_store = store if where == "here" else await bench.another()
+    async def law(setup: StoreSetup) -> None:
+        store = setup.store
+        reader_store = store if where == "same store" else await setup.open_another()
         await enqueue(store, "a")
         await store.claim("one", LONG, 1)
 
@@ -699,7 +699,7 @@ import asyncio, os, sys
 from pathlib import Path
 from antiphon.store.postgres.store import PostgresStore
 from antiphon.store.sqlite.store import SqliteStore
-from tests.store.places import record
+from tests.store.stores import record
 
 async def main():
     global store
@@ -720,11 +720,11 @@ APPENDS_FOR_EVER = """
 """
 
 
-def child(code: str, place: str) -> subprocess.Popen[str]:
+def child(code: str, location: str) -> subprocess.Popen[str]:
     repo = Path(__file__).resolve().parents[2]
     program = HEAD + textwrap.dedent(code) + "\nasyncio.run(main())\n"
     environ = os.environ | {"PYTHONPATH": f"{repo / 'src'}{os.pathsep}{repo}"}
-    command = [sys.executable, "-c", program, place]
+    command = [sys.executable, "-c", program, location]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environ)
 
 
@@ -732,10 +732,10 @@ def child(code: str, place: str) -> subprocess.Popen[str]:
 def test_acknowledged_events_survive_kill_9_and_work_is_reclaimed(run: Run) -> None:
     """docs/errors.md, "kill -9 with background work queued and running"."""
 
-    async def law(bench: Bench) -> None:
+    async def law(setup: StoreSetup) -> None:
         ids = [f"resp_{number}" for number in range(8)]
-        await enqueue(bench.store, *ids)
-        process = child(APPENDS_FOR_EVER, bench.place)
+        await enqueue(setup.store, *ids)
+        process = child(APPENDS_FOR_EVER, setup.location)
         assert process.stdout
         lines = [await asyncio.to_thread(process.stdout.readline) for _ in range(120)]
         process.kill()
@@ -743,15 +743,15 @@ def test_acknowledged_events_survive_kill_9_and_work_is_reclaimed(run: Run) -> N
         lines += [line for line in rest.splitlines(keepends=True) if line.endswith("\n")]
         acknowledged = dict(line.split() for line in lines)  # the last of each
         assert acknowledged.keys() == set(ids)
-        await bench.let_pass(601)
-        claimed = {each.id: each for each in await bench.store.claim("heir", LONG, 20)}
+        await setup.advance_time(601)
+        claimed = {each.id: each for each in await setup.store.claim("heir", LONG, 20)}
         for id in ids:
-            log = await bench.store.events_after("anna", id, -1)
+            log = await setup.store.events_after("anna", id, -1)
             assert log
             assert len(log.events) >= int(acknowledged[id])
             assert log.events == [b"%d" % number for number in range(len(log.events))]
             assert claimed[id] == work(id, attempt=2, next_event=len(log.events))
-            assert await finish(bench.store, "heir", id, len(log.events), b"end")
+            assert await finish(setup.store, "heir", id, len(log.events), b"end")
 
     run(law)
 
@@ -918,9 +918,9 @@ class Model:
         return queue, len(self.pieces), sum(len(piece.events) for piece in self.pieces.values())
 
 
-async def ask(bench: Bench, step: Step, before: Sequence[bytes]) -> Any:
+async def ask(setup: StoreSetup, step: Step, before: Sequence[bytes]) -> Any:
     """`before` are the events of this step's response so far."""
-    store = bench.store
+    store = setup.store
     match step:
         case Enqueue():
             return await store.enqueue("anna", queued(step.id, at=1), [], work(step.id).request)
@@ -944,7 +944,7 @@ async def ask(bench: Bench, step: Step, before: Sequence[bytes]) -> Any:
         case Delete():
             return await store.delete("anna", step.id)
         case Pass():
-            return await bench.let_pass(step.seconds)
+            return await setup.advance_time(step.seconds)
         case Prune():
             return await store.prune(before=2, keep=None)
 
@@ -972,13 +972,13 @@ steps = st.lists(st.one_of(enqueues, claims, says, says, ends, others, passes), 
 
 
 @pytest.fixture(scope="module")
-def both() -> Iterator[tuple[asyncio.Runner, dict[str, Bench]]]:
+def both() -> Iterator[tuple[asyncio.Runner, dict[str, StoreSetup]]]:
     """Every store, open during all examples."""
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
 
-        async def enter() -> dict[str, Bench]:
-            return {name: await stack.enter_async_context(bench()) for name, bench in BENCHES.items()}
+        async def enter() -> dict[str, StoreSetup]:
+            return {name: await stack.enter_async_context(setup()) for name, setup in STORE_SETUPS.items()}
 
         yield runner, runner.run(enter())
         runner.run(stack.aclose())
@@ -987,7 +987,9 @@ def both() -> Iterator[tuple[asyncio.Runner, dict[str, Bench]]]:
 @pytest.mark.io
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps)
-def test_stores_agree_with_a_model_of_work(both: tuple[asyncio.Runner, dict[str, Bench]], steps: list[Step]) -> None:
+def test_stores_agree_with_a_model_of_work(
+    both: tuple[asyncio.Runner, dict[str, StoreSetup]], steps: list[Step]
+) -> None:
     runner, benches = both
     model = Model()
 
@@ -995,16 +997,16 @@ def test_stores_agree_with_a_model_of_work(both: tuple[asyncio.Runner, dict[str,
         for step in steps:
             before = list(model.said_by(getattr(step, "id", "")))
             expected = model.ask(step)
-            answers = {name: await ask(bench, step, before) for name, bench in benches.items()}
+            answers = {name: await ask(setup, step, before) for name, setup in benches.items()}
             assert answers == dict.fromkeys(benches, expected)
-        for bench in benches.values():
-            stats = await bench.store.stats()
-            assert (await bench.store.queue_stats(), stats.responses, stats.events) == model.figures()
+        for setup in benches.values():
+            stats = await setup.store.stats()
+            assert (await setup.store.queue_stats(), stats.responses, stats.events) == model.figures()
 
     async def clear() -> None:
-        for bench in benches.values():
+        for setup in benches.values():
             for id in model.pieces:
-                await bench.store.delete("anna", id)
+                await setup.store.delete("anna", id)
 
     try:
         runner.run(go_through())

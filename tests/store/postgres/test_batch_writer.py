@@ -39,10 +39,10 @@ def test_batch_writer_writes_entries_that_arrive_meanwhile_as_the_next_batch() -
         database = Database()
         batches = BatchWriter(database.write)
         names = ["first", *map(str, range(MAX_BATCH_ENTRIES + 1)), "7", "8"]
-        asked = [asyncio.create_task(batches.submit(Entry(name))) for name in names]
+        submissions = [asyncio.create_task(batches.submit(Entry(name))) for name in names]
         await asyncio.sleep(0)
         database.open.set()
-        assert await asyncio.gather(*asked) == [f"{name} is kept" for name in names]
+        assert await asyncio.gather(*submissions) == [f"{name} is kept" for name in names]
         assert [len(batch) for batch in database.batches] == [
             MAX_BATCH_ENTRIES,
             4,
@@ -83,12 +83,12 @@ def test_batch_writer_isolates_invalid_entries_and_fails_all_on_other_errors(fai
         database = Database()
         database.failure = failure
         batches = BatchWriter(database.write)
-        asked = [asyncio.create_task(batches.submit(Entry(name))) for name in ("good", "bad", "left", "fine")]
+        submissions = [asyncio.create_task(batches.submit(Entry(name))) for name in ("good", "bad", "left", "fine")]
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        asked[2].cancel()
+        submissions[2].cancel()
         database.open.set()
-        outcomes = await asyncio.gather(*asked, return_exceptions=True)
+        outcomes = await asyncio.gather(*submissions, return_exceptions=True)
         assert isinstance(outcomes[1], StorageUnavailable)
         assert outcomes[1].__cause__ is failure
         assert isinstance(outcomes[2], asyncio.CancelledError)

@@ -19,7 +19,7 @@ import asyncpg  # type: ignore[import-untyped]
 import pytest
 import uvloop
 from tests.store import postgres_server
-from tests.store.places import chain_of, chained, record, with_call, with_item
+from tests.store.stores import find_turn_by_call, find_turn_by_item, join_chain, read_chain, record
 
 from antiphon.errors import AntiphonError, ConfigError, StorageUnavailable
 from antiphon.store.conversations import ConversationEntry, StoredConversation
@@ -44,15 +44,15 @@ def test_store_reconnects_after_a_server_restart() -> None:
         async with opened(postgres_server.fresh_url(), IMPATIENT) as store:
             await store.save("anna", record("resp_1"), ["msg_1"], [])
             async with postgres_server.stopped_aside():
-                for asked in (
+                for operation in (
                     store.get("anna", "resp_1"),
                     store.save("anna", record("resp_2"), [], []),
                     store.verify(),
                 ):
                     with pytest.raises(StorageUnavailable, match="the database cannot be reached"):
-                        await asked
+                        await operation
             await before_long(lambda: store.save("anna", record("resp_3", "resp_1"), [], []))
-            assert await chain_of(store, "anna", "resp_3") == chained(record("resp_1"), record("resp_3"))
+            assert await read_chain(store, "anna", "resp_3") == join_chain(record("resp_1"), record("resp_3"))
             assert await store.get("anna", "resp_2") is None
 
     uvloop.run(story())
@@ -63,11 +63,11 @@ def test_store_calls_during_a_restart_wait_for_its_end() -> None:
         async with opened(postgres_server.fresh_url(), ConnectionLimits(reconnect_timeout=NEVER)) as store:
             await store.save("anna", record("resp_1"), [], [])
             async with postgres_server.stopped_aside():
-                asked = [
+                operations = [
                     asyncio.create_task(store.save("anna", record("resp_2"), [], [])),
                     asyncio.create_task(store.get("anna", "resp_1")),
                 ]
-            assert await asyncio.gather(*asked) == [None, record("resp_1")]
+            assert await asyncio.gather(*operations) == [None, record("resp_1")]
             assert await store.get("anna", "resp_2") == record("resp_2")
 
     uvloop.run(story())
@@ -80,9 +80,9 @@ def test_store_calls_succeed_after_all_backends_were_killed() -> None:
             questions: list[Callable[[], Coroutine[Any, Any, Any]]] = [
                 lambda: store.save("anna", record("resp_2", "resp_1"), ["msg_2"], ["call_2"]),
                 lambda: store.get("anna", "resp_2"),
-                lambda: chain_of(store, "anna", "resp_2"),
-                lambda: with_item(store, "anna", "msg_2"),
-                lambda: with_call(store, "anna", "call_2"),
+                lambda: read_chain(store, "anna", "resp_2"),
+                lambda: find_turn_by_item(store, "anna", "msg_2"),
+                lambda: find_turn_by_call(store, "anna", "call_2"),
                 lambda: store.prune(before=None, keep=10),
                 lambda: store.delete("anna", "resp_2"),
                 lambda: store.enqueue("anna", record("work"), [], b"{}"),
@@ -116,7 +116,7 @@ def test_store_call_of_a_killed_backend_is_repeated_on_another() -> None:
         url = postgres_server.fresh_url()
         async with opened(url) as store, another(url) as holder:
             async with locked(holder):
-                asked = [
+                operations = [
                     asyncio.create_task(store.save("anna", record("resp_1"), [], [])),
                     asyncio.create_task(store.get("anna", "x")),
                 ]
@@ -126,7 +126,7 @@ def test_store_call_of_a_killed_backend_is_repeated_on_another() -> None:
                     "WHERE application_name = 'antiphon' AND datname = current_database()"
                 )
                 assert killed == 2
-            assert await asyncio.gather(*asked) == [None, None]
+            assert await asyncio.gather(*operations) == [None, None]
             assert await store.get("anna", "resp_1") == record("resp_1")
 
     uvloop.run(story())
@@ -167,7 +167,7 @@ def test_acknowledged_responses_survive_a_killed_process() -> None:
         async with opened(url) as store:
             for id in acknowledged:
                 assert await store.get("anna", id) is not None
-                assert await with_item(store, "anna", f"msg_{id}") is not None
+                assert await find_turn_by_item(store, "anna", f"msg_{id}") is not None
             assert await store.verify() == []
 
     uvloop.run(story())
@@ -197,9 +197,9 @@ def test_long_lock_is_reported_and_the_store_recovers() -> None:
             another(url) as holder,
         ):
             async with locked(holder):
-                for asked in (store.save("anna", record("resp_1"), [], []), store.get("anna", "resp_1")):
+                for operation in (store.save("anna", record("resp_1"), [], []), store.get("anna", "resp_1")):
                     with pytest.raises(StorageUnavailable, match="did not answer in time"):
-                        await asked
+                        await operation
             assert await store.get("anna", "resp_1") is None
             await store.save("anna", record("resp_1"), [], [])
 
@@ -327,10 +327,10 @@ def test_item_ids_may_be_longer_than_an_index_entry() -> None:
             long = os.urandom(50_000).hex()
             await store.save("anna", record("resp_1"), [long, f"{long}1"], [long])
             await store.save("anna", record("resp_2"), [f"{long}2"], [])
-            assert await with_item(store, "anna", long) == turn("resp_1")
-            assert await with_item(store, "anna", f"{long}2") == turn("resp_2")
-            assert await with_item(store, "anna", f"{long}3") is None
-            assert await with_call(store, "anna", long) == turn("resp_1")
+            assert await find_turn_by_item(store, "anna", long) == turn("resp_1")
+            assert await find_turn_by_item(store, "anna", f"{long}2") == turn("resp_2")
+            assert await find_turn_by_item(store, "anna", f"{long}3") is None
+            assert await find_turn_by_call(store, "anna", long) == turn("resp_1")
 
     uvloop.run(story())
 
@@ -340,7 +340,7 @@ def test_saves_over_the_batch_limit_are_written_in_the_next_batch() -> None:
         async with opened(postgres_server.fresh_url()) as store:
             big = os.urandom(3 * 1024 * 1024)
             await asyncio.gather(
-                *(store.save("anna", record(f"big_{number}", says=big), [], []) for number in range(5)),
+                *(store.save("anna", record(f"big_{number}", text=big), [], []) for number in range(5)),
                 *(store.save("anna", record(f"small_{number}"), [], []) for number in range(200)),
             )
             assert (await store.stats()).responses == 205
@@ -454,12 +454,14 @@ def test_verify_reports_unreadable_content() -> None:
 
 def test_synchronous_commit_is_always_enabled() -> None:
     async def story() -> None:
-        for given, wanted in {"off": "on", "on": "on", "remote_apply": "remote_apply"}.items():
+        for configured, expected in {"off": "on", "on": "on", "remote_apply": "remote_apply"}.items():
             url = postgres_server.fresh_url()
-            postgres_server.sql(f"ALTER DATABASE {postgres_server.database_of(url)} SET synchronous_commit = {given}")
+            postgres_server.sql(
+                f"ALTER DATABASE {postgres_server.database_of(url)} SET synchronous_commit = {configured}"
+            )
             connections = Connections(url, ConnectionLimits())
             await connections.open()
-            assert [tuple(row) for row in await connections.fetch("SHOW synchronous_commit")] == [(wanted,)]
+            assert [tuple(row) for row in await connections.fetch("SHOW synchronous_commit")] == [(expected,)]
             await connections.close()
 
     uvloop.run(story())
@@ -510,7 +512,7 @@ def test_tables_of_every_earlier_version_are_migrated_with_their_content(version
                 stored = await store.get("anna", "resp_old")
                 assert stored
                 assert (stored.created_at, stored.head, stored.output) == (7, b"{}", b"[1]")
-                assert await with_item(store, "anna", "msg_old") == StoredTurn(
+                assert await find_turn_by_item(store, "anna", "msg_old") == StoredTurn(
                     id="resp_old", input=b"[]", output=b"[1]"
                 )
             if version >= 2:
@@ -526,7 +528,7 @@ def test_tables_of_every_earlier_version_are_migrated_with_their_content(version
                     await store.prune_conversations(before=2**30) == 0
                 )  # its change time is the time of the migration
             await store.save("anna", record("resp_new"), ["msg_new"], ["call_new"])
-            assert await with_call(store, "anna", "call_new") == turn("resp_new")
+            assert await find_turn_by_call(store, "anna", "call_new") == turn("resp_new")
             await store.enqueue("anna", record("resp_2"), [], b"{}")
             await store.create_conversation(
                 "anna",

@@ -13,7 +13,7 @@ import pytest
 import uvloop
 from msgspec.structs import replace
 from tests.store import postgres_server
-from tests.store.places import record, with_item
+from tests.store.stores import find_turn_by_item, record
 
 from antiphon.errors import StorageUnavailable
 from antiphon.store.conversations import ConversationAddition, ConversationEntry, StoredConversation
@@ -142,13 +142,13 @@ def test_listener_probes_an_idle_connection(monkeypatch: pytest.MonkeyPatch) -> 
             await listening(there, url)
             database = postgres_server.database_of(url)
 
-            def asked() -> str:
+            def query_count() -> str:
                 return postgres_server.sql(
                     f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{database}' AND query = 'SELECT 1'"
                 )
 
             async with asyncio.timeout(60):
-                while await asyncio.to_thread(asked) != "1":
+                while await asyncio.to_thread(query_count) != "1":
                     await asyncio.sleep(0.01)
 
     uvloop.run(story())
@@ -222,10 +222,10 @@ def test_concurrent_work_is_batched_and_keeps_its_order() -> None:
     """An invalid entry does not fail the others."""
 
     class Counting(Connections):
-        asked = 0
+        query_count = 0
 
         async def fetch_unwrapped(self, sql: str, *arguments: Any) -> list[Any]:
-            self.asked += 1
+            self.query_count += 1
             return await super().fetch_unwrapped(sql, *arguments)
 
     async def story() -> None:
@@ -233,23 +233,23 @@ def test_concurrent_work_is_batched_and_keeps_its_order() -> None:
         await connections.open()
         store = PostgresStore(connections)
         ids = [f"resp_{number}" for number in range(150)]
-        asks = [store.enqueue("anna", replace(QUEUED, id=id), [f"item of {id}"], id.encode()) for id in ids]
-        await asyncio.gather(*asks)
-        assert connections.asked <= 5
+        enqueues = [store.enqueue("anna", replace(QUEUED, id=id), [f"item of {id}"], id.encode()) for id in ids]
+        await asyncio.gather(*enqueues)
+        assert connections.query_count <= 5
         assert [(work.id, work.request) for work in await store.claim("one", NEVER, 200)] == [
             (id, id.encode()) for id in ids
         ]
-        stored = await with_item(store, "anna", "item of resp_99")
+        stored = await find_turn_by_item(store, "anna", "item of resp_99")
         assert stored is not None
         assert stored.id == "resp_99"
 
         same, other = replace(QUEUED, id="same"), replace(QUEUED, id="other")
-        asks = [
+        enqueues = [
             store.enqueue("anna", same, [], b"1"),
             store.enqueue("bert", same, [], b"2"),
             store.enqueue("anna", other, [], b"3"),
         ]
-        outcomes = await asyncio.gather(*asks, return_exceptions=True)
+        outcomes = await asyncio.gather(*enqueues, return_exceptions=True)
         assert [isinstance(outcome, StorageUnavailable) for outcome in outcomes] == [False, True, False]
         assert [work.request for work in await store.claim("one", NEVER, 5)] == [b"1", b"3"]
         await store.close()

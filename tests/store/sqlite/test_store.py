@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 import apsw
 import pytest
 from msgspec.structs import replace
-from tests.store.places import NO_LIMIT, chain_of, record, with_item
+from tests.store.stores import NO_LIMIT, find_turn_by_item, read_chain, record
 
 from antiphon.errors import ConfigError, StorageUnavailable
 from antiphon.store.conversations import ConversationEntry, StoredConversation
@@ -36,7 +36,7 @@ import asyncio, os, sys
 from pathlib import Path
 from antiphon.errors import AntiphonError
 from antiphon.store.sqlite.store import SqliteStore
-from tests.store.places import record
+from tests.store.stores import record
 path = Path(sys.argv[1])
 """
 
@@ -146,10 +146,12 @@ def test_file_of_every_earlier_version_is_migrated_with_its_content(steps: int, 
             migrated = await store.get("anna", "resp_old")
             assert migrated
             assert (migrated.created_at, migrated.head, migrated.output) == (7, b"{}", b"[1]")
-            assert await with_item(store, "anna", "msg_old") == StoredTurn(id="resp_old", input=b"[]", output=b"[1]")
-            assert await chain_of(store, "anna", "resp_next") == b"[],[1],[2],[3]"
+            assert await find_turn_by_item(store, "anna", "msg_old") == StoredTurn(
+                id="resp_old", input=b"[]", output=b"[1]"
+            )
+            assert await read_chain(store, "anna", "resp_next") == b"[],[1],[2],[3]"
             assert (
-                await chain_of(store, "anna", "resp_early") == b"[],[1],[],[1]"
+                await read_chain(store, "anna", "resp_early") == b"[],[1],[],[1]"
             )  # its row number is smaller than that of the response it continues
         if steps >= 2:
             assert await store.events_after("anna", "resp_old", -1) == EventsAfter(
@@ -381,8 +383,8 @@ def test_rollback_by_sqlite_fails_every_write_of_the_transaction(tmp_path: Path)
         writer = WriterThread(partial(sqlite_file.connect, path), asyncio.get_running_loop(), lock_timeout=10.0)
         save = SaveResponse(response_row("anna", record("resp_1")), ())
         with held(path):
-            asked = [writer.run_write(save), writer.run_write(fill_the_disk), writer.run_write(save)]
-        outcomes = await asyncio.gather(*asked, return_exceptions=True)
+            operations = [writer.run_write(save), writer.run_write(fill_the_disk), writer.run_write(save)]
+        outcomes = await asyncio.gather(*operations, return_exceptions=True)
         assert [str(outcome) for outcome in outcomes] == ["the storage is full"] * 3
         assert await writer.run_write(lambda cursor: cursor.execute("SELECT count(*) FROM responses").fetchall()) == [
             (0,)
@@ -397,20 +399,20 @@ def test_saves_and_deletions_keep_their_order(tmp_path: Path) -> None:
     async def go() -> None:
         store = await SqliteStore.open(tmp_path / "a.db")
         with held(tmp_path / "a.db"):
-            asked = [
+            operations = [
                 asyncio.create_task(each)
                 for each in (
                     store.save("anna", record("a"), [], []),
                     store.delete("anna", "a"),
                     store.delete("anna", "a"),
                     store.save("anna", record("b"), [], []),
-                    store.save("anna", record("b", says=b"again"), [], []),
+                    store.save("anna", record("b", text=b"again"), [], []),
                 )
             ]
             await asyncio.sleep(0)
-        assert await asyncio.gather(*asked) == [None, True, False, None, None]
+        assert await asyncio.gather(*operations) == [None, True, False, None, None]
         assert await store.get("anna", "a") is None
-        assert await store.get("anna", "b") == record("b", says=b"again")
+        assert await store.get("anna", "b") == record("b", text=b"again")
         await store.close()
 
     asyncio.run(go())
@@ -420,7 +422,7 @@ def test_deleted_response_is_erased_from_the_files(tmp_path: Path) -> None:
     async def go() -> None:
         store = await SqliteStore.open(tmp_path / "a.db")
         secret = b"the secret of the house " * 500
-        await store.save("anna", record("resp_1", says=secret), ["the secret item"], [])
+        await store.save("anna", record("resp_1", text=secret), ["the secret item"], [])
         assert secret[:20] in b"".join(file.read_bytes() for file in tmp_path.iterdir())
         assert await store.delete("anna", "resp_1")
         assert b"secret" not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
@@ -432,7 +434,7 @@ def test_deleted_response_is_erased_from_the_files(tmp_path: Path) -> None:
 def test_open_reader_only_delays_the_erasure(tmp_path: Path) -> None:
     async def go() -> None:
         store = await SqliteStore.open(tmp_path / "a.db")
-        await store.save("anna", record("resp_1", says=b"secret" * 500), [], [])
+        await store.save("anna", record("resp_1", text=b"secret" * 500), [], [])
         with closing(apsw.Connection(str(tmp_path / "a.db"))) as reader:
             reader.execute("BEGIN")
             reader.execute("SELECT count(*) FROM responses").fetchall()
@@ -458,7 +460,7 @@ def test_prune_keeps_a_response_that_was_continued_meanwhile(tmp_path: Path) -> 
             await asyncio.wait([pruned], timeout=0.2)  # it has selected what to delete
         await continued
         assert await pruned == 0
-        assert await chain_of(store, "anna", "b")
+        assert await read_chain(store, "anna", "b")
         await store.close()
 
     asyncio.run(go())
@@ -571,13 +573,13 @@ def test_full_storage_is_reported_and_recovers(tmp_path: Path, monkeypatch: pyte
 
     async def go() -> None:
         store = await SqliteStore.open(tmp_path / "a.db")
-        await store.save("anna", record("large", says=b"x" * 300_000), [], [])
+        await store.save("anna", record("large", text=b"x" * 300_000), [], [])
         with pytest.raises(StorageUnavailable, match="the storage is full") as caught:
-            await store.save("anna", record("larger", says=b"x" * 200_000), [], [])
+            await store.save("anna", record("larger", text=b"x" * 200_000), [], [])
         assert isinstance(caught.value.__cause__, apsw.FullError)
         assert await store.get("anna", "larger") is None
         assert await store.delete("anna", "large")
-        await store.save("anna", record("larger", says=b"x" * 200_000), [], [])
+        await store.save("anna", record("larger", text=b"x" * 200_000), [], [])
         assert await store.verify() == []
         await store.close()
 
@@ -595,7 +597,7 @@ FULL_DISK = """
         kept, told = [], []
         async def save(id):
             try:
-                await store.save("anna", record(id, says=b"x" * 50_000), [id], [])
+                await store.save("anna", record(id, text=b"x" * 50_000), [id], [])
             except AntiphonError as error:
                 told.append(str(error))
             else:
@@ -654,7 +656,7 @@ def test_acknowledged_responses_survive_kill_9(tmp_path: Path) -> None:
                 for n in range(1_000_000):
                     id = f"{sys.argv[2]}_{lane}_{n}"
                     previous = f"{sys.argv[2]}_{lane}_{n - 1}" if n else None
-                    await store.save("anna", record(id, previous, says=b"x" * 2000), [f"msg_{id}"], [])
+                    await store.save("anna", record(id, previous, text=b"x" * 2000), [f"msg_{id}"], [])
                     print(id, flush=True)
             await asyncio.gather(*map(save, range(8)))
         asyncio.run(go())
@@ -675,10 +677,10 @@ def test_acknowledged_responses_survive_kill_9(tmp_path: Path) -> None:
         store = await SqliteStore.open(path)
         assert await store.verify() == []
         for id in map(str.strip, acknowledged):
-            chain = await chain_of(store, "anna", id)
+            chain = await read_chain(store, "anna", id)
             assert chain is not None
             assert chain.count(b"to ") == int(id.rpartition("_")[2]) + 1
-            last = await with_item(store, "anna", f"msg_{id}")
+            last = await find_turn_by_item(store, "anna", f"msg_{id}")
             assert last is not None
             assert chain.endswith(last.input + b"," + last.output)
         await store.close()
@@ -760,7 +762,7 @@ def test_chain_in_order_is_read_by_row_numbers(tmp_path: Path) -> None:
             rows = db.execute(sqlite.SELECT_CHAIN, (b"anna", b"resp_5", NO_LIMIT, False)).fetchall()
             by_ids = db.execute(sqlite.SELECT_CHAIN_BY_IDS, (b"anna", b"resp_5", NO_LIMIT, False)).fetchall()
         assert rows == by_ids
-        assert rows[0][2] == await chain_of(store, "anna", "resp_5")
+        assert rows[0][2] == await read_chain(store, "anna", "resp_5")
         await store.close()
 
     asyncio.run(go())
@@ -839,9 +841,9 @@ def test_oversized_response_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
 
     async def go() -> None:
         store = await SqliteStore.open(tmp_path / "a.db")
-        await store.save("anna", record("a", says=b"x" * 60_000), [], [])
-        await store.save("anna", replace(record("b", "a", says=b"x" * 60_000)), [], [])
-        for question in (store.save("anna", record("c", says=b"x" * 200_000), [], []), chain_of(store, "anna", "b")):
+        await store.save("anna", record("a", text=b"x" * 60_000), [], [])
+        await store.save("anna", replace(record("b", "a", text=b"x" * 60_000)), [], [])
+        for question in (store.save("anna", record("c", text=b"x" * 200_000), [], []), read_chain(store, "anna", "b")):
             with pytest.raises(StorageUnavailable, match="the data is too large for the storage"):
                 await question
         assert await store.get("anna", "b")
@@ -864,7 +866,7 @@ def test_chain_numbers_refer_only_to_earlier_rows(tmp_path: Path) -> None:
             await store.save("anna", each, [], [])
         with closing(apsw.Connection(str(tmp_path / "a.db"))) as db:
             assert db.execute("SELECT seq, before FROM turns").fetchall() == [(1, None), (2, None), (3, 2)]
-        assert [await chain_of(store, "anna", f"resp_{number}") for number in (1, 2, 3)] == [None] * 3
+        assert [await read_chain(store, "anna", f"resp_{number}") for number in (1, 2, 3)] == [None] * 3
         await store.close()
 
     asyncio.run(go())

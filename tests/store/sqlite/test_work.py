@@ -10,7 +10,7 @@ from typing import Any
 import apsw
 import pytest
 from msgspec.structs import replace
-from tests.store.places import record
+from tests.store.stores import record
 
 from antiphon.errors import StorageUnavailable
 from antiphon.store.changes import Changes
@@ -48,8 +48,10 @@ QUEUED = replace(record("resp_1"), status="queued")
 def test_queries_never_scan_a_whole_table(statement: str, tmp_path: Path) -> None:
     sqlite_file.prepare_file(tmp_path / "a.db", 1.0)
     with closing(sqlite_file.connect(tmp_path / "a.db", 1.0)) as db:
-        wanted = max([number for number in range(1, 5) if f"?{number}" in statement], default=statement.count("?"))
-        plan = [str(row[3]) for row in db.execute(f"EXPLAIN QUERY PLAN {statement}", ("[]",) * wanted)]
+        expected_count = max(
+            [number for number in range(1, 5) if f"?{number}" in statement], default=statement.count("?")
+        )
+        plan = [str(row[3]) for row in db.execute(f"EXPLAIN QUERY PLAN {statement}", ("[]",) * expected_count)]
     tables = ("work", "w", "events", "e", "responses", "r", "conversations", "entries", "work_requests", "q")
     whole = [line for line in plan for table in tables if line == f"SCAN {table}" or line.startswith(f"SCAN {table} ")]
     # All open work is a short list with its own index.
@@ -92,9 +94,11 @@ def test_oversized_append_does_not_fail_others(tmp_path: Path, monkeypatch: pyte
         for id in "abc":
             await store.enqueue("anna", replace(QUEUED, id=id), [], b"{}")
         await store.claim("one", 60, 5)
-        asked = [store.append("one", id, 0, [b"x" * (200_000 if id == "b" else 10)], "in_progress") for id in "abc"]
-        asked.append(store.append("one", "a", 7, [b"x"], "in_progress"))
-        outcomes = await asyncio.gather(*asked, return_exceptions=True)
+        operations = [
+            store.append("one", id, 0, [b"x" * (200_000 if id == "b" else 10)], "in_progress") for id in "abc"
+        ]
+        operations.append(store.append("one", "a", 7, [b"x"], "in_progress"))
+        outcomes = await asyncio.gather(*operations, return_exceptions=True)
         assert [type(outcome) for outcome in outcomes] == [bool, StorageUnavailable, bool, ValueError]
         assert await store.events_after("anna", "b", -1) == EventsAfter(events=[], status="queued")
         assert await store.events_after("anna", "c", -1) == EventsAfter(events=[b"x" * 10], status="in_progress")

@@ -1,4 +1,4 @@
-"""Stores for work in the background: each kind, with time that can be let pass, and with others who use the same place."""
+"""Stores of each kind for laws: with time that the test advances, and with further stores on the same database."""
 
 from __future__ import annotations
 
@@ -16,53 +16,54 @@ from antiphon.store.postgres.store import PostgresStore
 from antiphon.store.sqlite.store import SqliteStore
 
 
-class Bench(Struct, frozen=True):
+class StoreSetup(Struct, frozen=True):
     store: Store
-    another: Callable[
-        [], Awaitable[Store]
-    ]  # another store of the same place, as another process has it; it is closed at the end
-    let_pass: Callable[[float], Awaitable[None]]  # so many seconds, for all leases
-    place: str  # where it is, for other processes
+    open_another: Callable[[], Awaitable[Store]]  # opens a store on the same database, which is closed at the end
+    advance_time: Callable[[float], Awaitable[None]]  # advances the time of all leases, in seconds
+    location: str  # path or URL, for other processes
 
 
 @asynccontextmanager
-async def in_sqlite() -> AsyncIterator[Bench]:
-    elapsed = [1_700_000_000.0]
+async def set_up_sqlite() -> AsyncIterator[StoreSetup]:
+    current_time = [1_700_000_000.0]
 
-    async def let_pass(seconds: float) -> None:
-        elapsed[0] += seconds
+    async def advance_time(seconds: float) -> None:
+        current_time[0] += seconds
 
     async with AsyncExitStack() as stack:
         path = Path(stack.enter_context(TemporaryDirectory())) / "antiphon.db"
 
-        async def opened() -> Store:
-            store = await SqliteStore.open(path, now=lambda: elapsed[0])
+        async def open_store() -> Store:
+            store = await SqliteStore.open(path, now=lambda: current_time[0])
             stack.push_async_callback(store.close)
             return store
 
-        yield Bench(await opened(), opened, let_pass, str(path))
+        yield StoreSetup(await open_store(), open_store, advance_time, str(path))
 
 
 @asynccontextmanager
-async def in_postgres() -> AsyncIterator[Bench]:
+async def set_up_postgres() -> AsyncIterator[StoreSetup]:
     url = postgres_server.fresh_url()
     async with AsyncExitStack() as stack:
 
-        async def opened() -> Store:
+        async def open_store() -> Store:
             store = await PostgresStore.open(url)
             stack.push_async_callback(store.close)
             return store
 
-        store = await opened()
+        store = await open_store()
         clock = await asyncpg.connect(url)
         stack.push_async_callback(clock.close)
 
-        async def let_pass(seconds: float) -> None:
+        async def advance_time(seconds: float) -> None:
             await clock.execute(
                 "UPDATE antiphon_work SET held_until = held_until - make_interval(secs => $1)", float(seconds)
             )
 
-        yield Bench(store, opened, let_pass, url)
+        yield StoreSetup(store, open_store, advance_time, url)
 
 
-BENCHES: dict[str, Callable[[], AbstractAsyncContextManager[Bench]]] = {"sqlite": in_sqlite, "postgres": in_postgres}
+STORE_SETUPS: dict[str, Callable[[], AbstractAsyncContextManager[StoreSetup]]] = {
+    "sqlite": set_up_sqlite,
+    "postgres": set_up_postgres,
+}
