@@ -35,8 +35,8 @@ NOW = int(time.time())
 @pytest.fixture(autouse=True)
 def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """A small step, so that a few responses are many, and no pause between two steps."""
-    monkeypatch.setattr(retention, "STEP", 3)
-    monkeypatch.setattr(retention, "STEP_PAUSE", 0)
+    monkeypatch.setattr(retention, "BATCH_SIZE", 3)
+    monkeypatch.setattr(retention, "BATCH_PAUSE", 0)
 
 
 @pytest.fixture(params=STORES)
@@ -165,7 +165,7 @@ def test_sweep_is_retried_after_a_storage_failure(place: OpenStore) -> None:
         async with place() as store:
             await keep(store, *((f"old_{n}", None, 31) for n in range(7)), ("new", None, 1))
             ill = Ill(store)
-            task = asyncio.create_task(run_retention(cast(Store, ill), StoreConfig(), logger, every=0))
+            task = asyncio.create_task(run_retention(cast(Store, ill), StoreConfig(), logger, interval=0))
             async with asyncio.timeout(60):
                 while ill.asked < 6:  # the failure; three steps and the empty one; the next sweep
                     await asyncio.sleep(0)
@@ -218,7 +218,7 @@ def test_internal_error_does_not_end_retention() -> None:
         store, log = Odd(), io.StringIO()
         logger = Logger(log, "json")
         tasks = MaintenanceTasks(logger, restart_delay=0)
-        tasks.start("retention", lambda: run_retention(cast(Store, store), StoreConfig(), logger, every=0))
+        tasks.start("retention", lambda: run_retention(cast(Store, store), StoreConfig(), logger, interval=0))
         while store.swept < 2:
             await asyncio.sleep(0)
         await tasks.close()

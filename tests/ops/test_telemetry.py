@@ -328,7 +328,7 @@ def test_unresponsive_collector_does_not_block_shutdown(monkeypatch: pytest.Monk
 
     async def serve() -> None:
         otel = open_exporter(with_endpoint("http://127.0.0.1:1"), Metrics())
-        monkeypatch.setattr(otel._tracing, "shutdown", lambda: silent.wait(600))
+        monkeypatch.setattr(otel._tracer_provider, "shutdown", lambda: silent.wait(600))
         await otel.close()
 
     asyncio.run(asyncio.wait_for(serve(), 60))

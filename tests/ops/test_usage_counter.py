@@ -117,7 +117,7 @@ def test_cancelled_flush_completes_its_write() -> None:
         shelf.waits.clear()
         usage = counter(shelf)
         usage.count_request(line())
-        running = asyncio.create_task(usage.run(every=0))
+        running = asyncio.create_task(usage.run(interval=0))
         while not shelf.asked:
             await asyncio.sleep(0)
         running.cancel()
@@ -135,7 +135,7 @@ def test_internal_error_does_not_end_the_counter() -> None:
         shelf = Shelf(ValueError("ours"))
         usage = counter(shelf, out)
         tasks = MaintenanceTasks(Logger(out, "json"), restart_delay=0)
-        tasks.start("usage", partial(usage.run, every=0))
+        tasks.start("usage", partial(usage.run, interval=0))
         usage.count_request(line())
         while not shelf.asked:
             await asyncio.sleep(0)
@@ -154,6 +154,6 @@ def test_number_of_counted_keys_is_limited(monkeypatch: pytest.MonkeyPatch) -> N
         usage = counter(Shelf())
         for number in range(5):
             usage.count_request(line(model=f"m{number}"))
-        assert usage.dropped == 3
+        assert usage.dropped_requests == 3
 
     asyncio.run(story())

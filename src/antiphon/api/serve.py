@@ -14,7 +14,7 @@ from antiphon.config import Config
 from antiphon.gateway.routes import UpstreamAddress
 from antiphon.http.connection import HttpProtocol
 from antiphon.ops.logger import Logger
-from antiphon.ops.run import Announce, OpenTransport, calm_collector, run_server
+from antiphon.ops.run import Announce, OpenTransport, make_garbage_collection_rare, run_server
 from antiphon.ops.services import Services
 from antiphon.upstream.http import HttpTransport
 
@@ -49,7 +49,7 @@ def make_app(
     open_transport: OpenTransport = HttpTransport,
 ) -> App:
     """Creates the application of one process."""
-    calm_collector()
+    make_garbage_collection_rare()
     logger = Logger(sys.stderr, config.server.log)
     logger.capture_logging()
     atexit.register(logger.flush)  # for an exit without a clean shutdown

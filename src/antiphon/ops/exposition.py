@@ -46,7 +46,7 @@ class Histogram:
         samples: Samples = {}
         cumulative = 0
         comma = "," if labels else ""
-        for bound, count in zip((*map(_number, self.bounds), "+Inf"), self.counts, strict=True):
+        for bound, count in zip((*map(_format_number, self.bounds), "+Inf"), self.counts, strict=True):
             cumulative += count
             samples[f'_bucket{{{labels}{comma}le="{bound}"}}'] = cumulative
         braced = f"{{{labels}}}" if labels else ""
@@ -87,9 +87,9 @@ def render_text(families: Iterable[Family]) -> bytes:
     lines: list[str] = []
     for family in families:
         if family.samples:
-            lines.append(f"# HELP {family.name} {_escaped(family.help)}")
+            lines.append(f"# HELP {family.name} {_escape(family.help)}")
             lines.append(f"# TYPE {family.name} {family.kind}")
-            lines += [f"{family.name}{labels} {_number(value)}" for labels, value in family.samples.items()]
+            lines += [f"{family.name}{labels} {_format_number(value)}" for labels, value in family.samples.items()]
     return "".join(f"{line}\n" for line in lines).encode()
 
 
@@ -98,27 +98,27 @@ def sum_families(processes: Iterable[Iterable[Family]]) -> list[Family]:
     sums: dict[str, Family] = {}
     for families in processes:
         for family in families:
-            sum = sums.setdefault(family.name, Family(family.name, family.kind, family.help, {}))
+            family_sum = sums.setdefault(family.name, Family(family.name, family.kind, family.help, {}))
             for labels, value in family.samples.items():
-                sum.samples[labels] = sum.samples.get(labels, 0) + value
+                family_sum.samples[labels] = family_sum.samples.get(labels, 0) + value
     return list(sums.values())
 
 
 def format_labels(labels: Mapping[str, str]) -> str:
     """The labels as the text between the braces."""
-    return ",".join(f'{name}="{_quoted(value)}"' for name, value in labels.items())
+    return ",".join(f'{name}="{_quote(value)}"' for name, value in labels.items())
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     return str(int(value)) if value == int(value) and abs(value) < 2**53 else repr(value)
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\n", "\\n")
 
 
-def _quoted(text: str) -> str:
-    return _escaped(text.encode("utf-8", "replace").decode()).replace('"', '\\"')
+def _quote(text: str) -> str:
+    return _escape(text.encode("utf-8", "replace").decode()).replace('"', '\\"')
 
 
 def _is_alive(pid: int) -> bool:

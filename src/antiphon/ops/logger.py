@@ -42,7 +42,7 @@ class Logger:
         self._is_pretty = style == "pretty" or (style == "auto" and is_terminal)
         self._has_colours = is_terminal and not os.environ.get("NO_COLOR")
         self._lock = threading.RLock()  # reentrant: a signal handler may log during a write
-        self._waiting: list[RequestLog] = []
+        self._waiting_entries: list[RequestLog] = []
         self._listeners: list[Callable[[RequestLog], None]] = []
 
     def add_listener(self, listener: Callable[[RequestLog], None]) -> None:
@@ -54,8 +54,8 @@ class Logger:
         log_entry.note_end()
         with self._lock:
             # Entries are formatted together and later, so that no answer waits for it.
-            self._waiting.append(log_entry)
-            if len(self._waiting) > 1:
+            self._waiting_entries.append(log_entry)
+            if len(self._waiting_entries) > 1:
                 return  # a flush is scheduled already
         try:
             asyncio.get_running_loop().call_later(FLUSH_DELAY, self.flush)
@@ -65,8 +65,8 @@ class Logger:
     def flush(self) -> None:
         """Writes the waiting entries, and calls the listeners with them."""
         with self._lock:
-            if self._waiting:
-                log_entries, self._waiting = self._waiting, []
+            if self._waiting_entries:
+                log_entries, self._waiting_entries = self._waiting_entries, []
                 for listener in self._listeners:
                     for log_entry in log_entries:
                         listener(log_entry)
@@ -93,7 +93,7 @@ class Logger:
         fields = {"logger": record.name, **getattr(record, "fields", {})}
         error = record.exc_info[1] if record.exc_info else None
         trace = "".join(traceback.format_exception(error)) if error is not None else None
-        self._write_event(record.created, _level_of_number(record.levelno), _message(record), fields, trace)
+        self._write_event(record.created, _level_of_number(record.levelno), _format_message(record), fields, trace)
 
     def capture_logging(self) -> None:
         """Redirects Python's `logging` to this log: warnings of libraries, and `info` of `antiphon`."""
@@ -113,17 +113,17 @@ class Logger:
             return
         parts = [
             _clean(message),
-            *(f"{key}={_clean_text(value)}" for key, value in fields.items() if value is not None),
+            *(f"{key}={_clean_value(value)}" for key, value in fields.items() if value is not None),
         ]
         trace_lines = [f"\n    {_clean(line)}" for line in lines or () if line]
         self._write(self._pretty(timestamp, level, "  ".join(parts) + "".join(trace_lines)))
 
     def _pretty(self, timestamp: float, level: Level, text: str) -> str:
-        at = datetime.fromtimestamp(timestamp).strftime("%H:%M:%S")
+        clock_time = datetime.fromtimestamp(timestamp).strftime("%H:%M:%S")
         if not self._has_colours:
-            return f"{at} {text}" if level in QUIET else f"{at} {level}: {text}"
+            return f"{clock_time} {text}" if level in UNMARKED_LEVELS else f"{clock_time} {level}: {text}"
         colour = COLOURS.get(level)
-        return f"\x1b[2m{at}\x1b[0m " + (f"\x1b[{colour}m{text}\x1b[0m" if colour else text)
+        return f"\x1b[2m{clock_time}\x1b[0m " + (f"\x1b[{colour}m{text}\x1b[0m" if colour else text)
 
     def _write(self, line: str) -> None:
         with self._lock, suppress(OSError, ValueError):  # a broken pipe, a closed file
@@ -192,28 +192,28 @@ def _json_request(log_entry: RequestLog, level: Level) -> str:
     """The JSON line of a request. It is built by hand for speed: ids need no escaping, and escaped names are cached."""
     line = f'{{"time":"{_format_time(log_entry.time)}","level":"{level}","event":"request"'
     line += f',"request_id":"{log_entry.request_id}"'
-    line += f',"method":"{log_entry.method}","path":{_name(log_entry.path)}'
+    line += f',"method":"{log_entry.method}","path":{_quote_name(log_entry.path)}'
     if log_entry.status is not None:
         line += f',"status":{log_entry.status}'
     line += f',"duration_ms":{log_entry.duration_ms or 0:.3f}'
     if log_entry.first_event_ms is not None:
         line += f',"first_event_ms":{log_entry.first_event_ms:.3f}'
     if log_entry.owner is not None:
-        line += f',"owner":{_name(log_entry.owner)}'
+        line += f',"owner":{_quote_name(log_entry.owner)}'
     if log_entry.model is not None:
-        line += f',"model":{_name(log_entry.model)}'
+        line += f',"model":{_quote_name(log_entry.model)}'
     if log_entry.upstream is not None:
-        line += f',"upstream":{_name(log_entry.upstream)}'
+        line += f',"upstream":{_quote_name(log_entry.upstream)}'
     if log_entry.response_id is not None:
         id = log_entry.response_id
-        line += f',"response_id":"{id}"' if id.isidentifier() else f',"response_id":{_quoted(id)}'
+        line += f',"response_id":"{id}"' if id.isidentifier() else f',"response_id":{_quote(id)}'
     if log_entry.input_tokens is not None:
         line += f',"input_tokens":{log_entry.input_tokens}'
     if log_entry.output_tokens is not None:
         line += f',"output_tokens":{log_entry.output_tokens}'
     line += f',"losses":{log_entry.losses}'
     if log_entry.error is not None:
-        line += f',"error":{_name(log_entry.error)}'
+        line += f',"error":{_quote_name(log_entry.error)}'
     return line + (',"client_left":true}' if log_entry.client_disconnected else "}")
 
 
@@ -221,10 +221,10 @@ def _json(timestamp: float, level: Level, event: str, fields: dict[str, object],
     line: dict[str, Field] = {"time": _format_time(timestamp), "level": level, "event": _clean(event, escape=False)}
     for name, value in fields.items():
         if value is not None and name not in line:
-            line[name] = _field(value)
+            line[name] = _convert_field(value)
     if trace is not None:
-        line["exception"] = "\n".join(_clean(each, escape=False) for each in trace)
-    return UNPRINTABLE.sub(_escaped, msgspec.json.encode(line).decode())
+        line["exception"] = "\n".join(_clean(trace_line, escape=False) for trace_line in trace)
+    return UNPRINTABLE.sub(_escape, msgspec.json.encode(line).decode())
 
 
 def _format_time(timestamp: float) -> str:
@@ -237,19 +237,19 @@ def _format_second(timestamp: int) -> str:
     return datetime.fromtimestamp(timestamp, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
-def _field(value: object) -> Field:
+def _convert_field(value: object) -> Field:
     match value:
         case bool() | int() | None:
             return value
         case float():
             return round(value, 3)
         case list() | tuple():
-            return [_field(member) for member in value]
+            return [_convert_field(member) for member in value]
         case _:
             return _clean(str(value), escape=False)
 
 
-def _clean_text(value: object) -> str:
+def _clean_value(value: object) -> str:
     return _clean(", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value))
 
 
@@ -259,7 +259,7 @@ def _clean(text: str, max_length: int = MAX_SEARCHED_LENGTH, *, escape: bool = T
     text = (
         mask_keys(text, max_length).encode("utf-8", "backslashreplace").decode()
     )  # a lone surrogate is not valid UTF-8
-    return UNPRINTABLE.sub(_escaped, text) if escape else text
+    return UNPRINTABLE.sub(_escape, text) if escape else text
 
 
 def _last_lines(trace: str) -> list[str]:
@@ -270,23 +270,23 @@ def _last_lines(trace: str) -> list[str]:
     return lines if fitting == len(lines) else ["…", *lines[-max(fitting, MIN_TRACE_LINES) :]]
 
 
-def _name(text: str) -> str:
+def _quote_name(text: str) -> str:
     """A text that repeats, such as a path, a model or an owner, as JSON. Short ones are cached."""
-    return _quoted_once(text) if len(text) < MAX_REPEATED else _quoted(text)
+    return _cached_quote(text) if len(text) < MAX_CACHED_LENGTH else _quote(text)
 
 
-def _quoted(text: str) -> str:
-    return UNPRINTABLE.sub(_escaped, msgspec.json.encode(_clean(text, MAX_NAME_LENGTH, escape=False)).decode())
+def _quote(text: str) -> str:
+    return UNPRINTABLE.sub(_escape, msgspec.json.encode(_clean(text, MAX_NAME_LENGTH, escape=False)).decode())
 
 
-_quoted_once: Final = lru_cache(maxsize=512)(_quoted)
+_cached_quote: Final = lru_cache(maxsize=512)(_quote)
 
 
-def _escaped(match: re.Match[str]) -> str:
+def _escape(match: re.Match[str]) -> str:
     return f"\\u{ord(match[0]):04x}"
 
 
-def _message(record: logging.LogRecord) -> str:
+def _format_message(record: logging.LogRecord) -> str:
     try:
         return record.getMessage().strip()
     except (TypeError, ValueError, LookupError, OverflowError):  # the arguments do not fit the format
@@ -296,8 +296,8 @@ def _message(record: logging.LogRecord) -> str:
 FLUSH_DELAY: Final = 0.02  # seconds that the line of a request may wait
 MAX_TRACE: Final = 8_000
 MIN_TRACE_LINES: Final = 2  # the message, and the empty text after its newline
-MAX_REPEATED: Final = 200
-QUIET: Final = ("debug", "info")
+MAX_CACHED_LENGTH: Final = 200
+UNMARKED_LEVELS: Final = ("debug", "info")
 COLOURS: Final[dict[str, str]] = {"debug": "2", "warning": "33", "error": "31"}
 # Characters that move the cursor of a terminal, end a line, or change the direction of text.
 UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")

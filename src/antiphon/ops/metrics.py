@@ -38,9 +38,9 @@ class Metrics:
         self._paths: list[tuple[str, re.Pattern[str]]] = []
         self._models = set(models)
         self._codes: set[str] = set()
-        self._answers: dict[Key, _Answers] = {}  # a cache by the fields of the log entry
-        self._by_labels: dict[tuple[str, ...], _Answers] = {}
-        self._work: dict[tuple[str, str, str], _Work] = {}
+        self._counts_by_entry: dict[Key, _RequestCount] = {}  # a cache by the fields of the log entry
+        self._counts_by_labels: dict[tuple[str, ...], _RequestCount] = {}
+        self._sums: dict[tuple[str, str, str], _EndpointSums] = {}
         self._errors: dict[tuple[str, str], int] = {}
         self._store: dict[str, _StoreCalls] = {}
         self._gauges: list[tuple[str, str, Callable[[], float]]] = []
@@ -71,30 +71,30 @@ class Metrics:
             log_entry.upstream,
             None if status is None else status // 100,
         )
-        answers = self._answers.get(key) or self._find(log_entry, key)
-        answers.count += 1
-        work = answers.work
+        request_count = self._counts_by_entry.get(key) or self._find_count(log_entry, key)
+        request_count.count += 1
+        sums = request_count.sums
         duration = (log_entry.duration_ms or 0) / 1000
-        _observe(work.duration, duration)
+        _observe(sums.duration, duration)
         if log_entry.first_event_ms is not None:
-            first = log_entry.first_event_ms / 1000
-            _observe(work.first_event, first)
+            first_event = log_entry.first_event_ms / 1000
+            _observe(sums.first_event, first_event)
             if log_entry.events > 1:
-                _observe(work.between_events, (duration - first) / (log_entry.events - 1))
+                _observe(sums.between_events, (duration - first_event) / (log_entry.events - 1))
         if log_entry.input_tokens is not None:
-            work.input_tokens += log_entry.input_tokens
-            work.output_tokens += log_entry.output_tokens or 0
-            work.cached_tokens += log_entry.cached_tokens
-            work.reasoning_tokens += log_entry.reasoning_tokens
-        work.losses += log_entry.losses
-        work.client_disconnects += log_entry.client_disconnected
+            sums.input_tokens += log_entry.input_tokens
+            sums.output_tokens += log_entry.output_tokens or 0
+            sums.cached_tokens += log_entry.cached_tokens
+            sums.reasoning_tokens += log_entry.reasoning_tokens
+        sums.losses += log_entry.losses
+        sums.client_disconnects += log_entry.client_disconnected
         if log_entry.error is not None:
-            labels = (_bounded(log_entry.error, self._codes, MAX_CODES), log_entry.upstream or "")
+            labels = (_limit_label(log_entry.error, self._codes, MAX_CODES), log_entry.upstream or "")
             self._errors[labels] = self._errors.get(labels, 0) + 1
 
     def model_label(self, log_entry: RequestLog) -> str:
         """The label for the model of a request."""
-        return self._model(log_entry)[0]
+        return self._model_label_of(log_entry)[0]
 
     def count_store_call(self, operation: str, seconds: float, *, failed: bool) -> None:
         """Counts a call of the store."""
@@ -106,11 +106,11 @@ class Metrics:
 
     def render(self) -> bytes:
         """The metrics of all processes, as text."""
-        own = self._families()
+        own_families = self._families()
         if self._shared is None:
-            return render_text(own)
-        self._shared.write(own)
-        return render_text(sum_families([own, *self._shared.read_others()]))
+            return render_text(own_families)
+        self._shared.write(own_families)
+        return render_text(sum_families([own_families, *self._shared.read_others()]))
 
     def start(self) -> None:
         """Starts to write the metrics to the shared folder, periodically."""
@@ -125,26 +125,26 @@ class Metrics:
 
     # Labels
 
-    def _find(self, log_entry: RequestLog, key: Key) -> _Answers:
-        path = self._path(log_entry.path)
+    def _find_count(self, log_entry: RequestLog, key: Key) -> _RequestCount:
+        path = self._path_label(log_entry.path)
         method = log_entry.method if log_entry.method in METHODS else OTHER
-        model, is_cacheable = self._model(log_entry)
+        model, is_cacheable = self._model_label_of(log_entry)
         upstream = log_entry.upstream or ""
         status = "none" if log_entry.status is None else f"{log_entry.status // 100}xx"
         labels = (method, path, model, upstream, status)
-        answers = self._by_labels.get(labels)
-        if answers is None:
-            work = self._work.setdefault((path, model, upstream), _Work())
-            answers = self._by_labels[labels] = _Answers(work)
+        request_count = self._counts_by_labels.get(labels)
+        if request_count is None:
+            sums = self._sums.setdefault((path, model, upstream), _EndpointSums())
+            request_count = self._counts_by_labels[labels] = _RequestCount(sums)
         if is_cacheable and path == log_entry.path and method == log_entry.method:
-            self._answers[key] = answers
-        return answers
+            self._counts_by_entry[key] = request_count
+        return request_count
 
-    def _path(self, path: str) -> str:
+    def _path_label(self, path: str) -> str:
         patterns = self._paths if len(path) <= MAX_NAME_LENGTH else ()
         return next((route for route, pattern in patterns if pattern.fullmatch(path)), OTHER)
 
-    def _model(self, log_entry: RequestLog) -> tuple[str, bool]:
+    def _model_label_of(self, log_entry: RequestLog) -> tuple[str, bool]:
         """The label of a model, and whether it can be cached. A client can send any name, so only models that answered
         are labels."""
         model = log_entry.model
@@ -161,42 +161,49 @@ class Metrics:
 
     def _families(self) -> list[Family]:
         tokens, losses, disconnects = Family(*TOKENS, {}), Family(*LOSSES, {}), Family(*DISCONNECTS, {})
-        duration, first, between = Family(*DURATION, {}), Family(*FIRST_EVENT, {}), Family(*BETWEEN_EVENTS, {})
-        for (path, model, upstream), work in self._work.items():
+        duration, first_event, between_events = (
+            Family(*DURATION, {}),
+            Family(*FIRST_EVENT, {}),
+            Family(*BETWEEN_EVENTS, {}),
+        )
+        for (path, model, upstream), sums in self._sums.items():
             labels = format_labels({"endpoint": path, "model": model, "upstream": upstream})
-            duration.samples.update(work.duration.samples(labels))
-            disconnects.samples[f"{{{labels}}}"] = work.client_disconnects
+            duration.samples.update(sums.duration.samples(labels))
+            disconnects.samples[f"{{{labels}}}"] = sums.client_disconnects
             if upstream:
-                losses.samples[f"{{{labels}}}"] = work.losses
-            if work.first_event.total:
-                first.samples.update(work.first_event.samples(labels))
-                between.samples.update(work.between_events.samples(labels))
-            if work.input_tokens or work.output_tokens:
-                for type, count in work.tokens().items():
+                losses.samples[f"{{{labels}}}"] = sums.losses
+            if sums.first_event.total:
+                first_event.samples.update(sums.first_event.samples(labels))
+                between_events.samples.update(sums.between_events.samples(labels))
+            if sums.input_tokens or sums.output_tokens:
+                for type, count in sums.tokens().items():
                     tokens.samples[f'{{{labels},type="{type}"}}'] = count
         store = self._store.items()
         return [
             Family(*BUILD, {f"{{{format_labels({'version': __version__, 'python': platform.python_version()})}}}": 1}),
             Family(
                 *REQUESTS,
-                {f"{{{_named(LABELS, labels)}}}": answers.count for labels, answers in self._by_labels.items()},
+                {
+                    f"{{{_label_text(LABELS, labels)}}}": request_count.count
+                    for labels, request_count in self._counts_by_labels.items()
+                },
             ),
             tokens,
             duration,
-            first,
-            between,
+            first_event,
+            between_events,
             losses,
             disconnects,
             Family(
                 *ERRORS,
-                {f"{{{_named(('code', 'upstream'), labels)}}}": count for labels, count in self._errors.items()},
+                {f"{{{_label_text(('code', 'upstream'), labels)}}}": count for labels, count in self._errors.items()},
             ),
             Family(*STORE_FAILURES, {f'{{operation="{name}"}}': calls.failures for name, calls in store}),
             Family(
                 *STORE_DURATION, {k: v for n, c in store for k, v in c.duration.samples(f'operation="{n}"').items()}
             ),
             *(Family(name, "gauge", help, {"": read()}) for name, help, read in self._gauges),
-            *_process(),
+            *_process_families(),
         ]
 
 
@@ -235,17 +242,17 @@ class _TimedStore:
         return timed
 
 
-class _Answers:
+class _RequestCount:
     """The number of requests with the same labels and status."""
 
-    __slots__ = ("count", "work")
+    __slots__ = ("count", "sums")
 
-    def __init__(self, work: _Work) -> None:
+    def __init__(self, sums: _EndpointSums) -> None:
         self.count = 0
-        self.work = work
+        self.sums = sums
 
 
-class _Work:
+class _EndpointSums:
     """Durations and tokens of the requests with the same endpoint, model and upstream."""
 
     __slots__ = (
@@ -263,7 +270,7 @@ class _Work:
     def __init__(self) -> None:
         self.duration = Histogram(DURATIONS)
         self.first_event = Histogram(FIRST_EVENTS)
-        self.between_events = Histogram(PAUSES)
+        self.between_events = Histogram(EVENT_INTERVALS)
         self.input_tokens = self.output_tokens = self.cached_tokens = self.reasoning_tokens = 0
         self.losses = self.client_disconnects = 0
 
@@ -289,7 +296,7 @@ def _observe(histogram: Histogram, seconds: float) -> None:
     histogram.total += seconds
 
 
-def _bounded(name: str, accepted_names: set[str], max_count: int) -> str:
+def _limit_label(name: str, accepted_names: set[str], max_count: int) -> str:
     if name not in accepted_names:
         if len(accepted_names) >= max_count or not _is_name(name):
             return OTHER
@@ -302,15 +309,17 @@ def _is_name(text: str) -> bool:
     return len(text) <= MAX_LABEL_LENGTH and mask_keys(text) == text
 
 
-def _named(names: Iterable[str], values: Iterable[str]) -> str:
+def _label_text(names: Iterable[str], values: Iterable[str]) -> str:
     return format_labels(dict(zip(names, values, strict=True)))
 
 
-def _process() -> list[Family]:
-    used = resource.getrusage(resource.RUSAGE_SELF)
+def _process_families() -> list[Family]:
+    resource_usage = resource.getrusage(resource.RUSAGE_SELF)
     families = [
-        Family("process_resident_memory_bytes", "gauge", "Memory in use.", {"": _memory(used)}),
-        Family("process_cpu_seconds_total", "counter", "CPU time.", {"": used.ru_utime + used.ru_stime}),
+        Family("process_resident_memory_bytes", "gauge", "Memory in use.", {"": _resident_memory(resource_usage)}),
+        Family(
+            "process_cpu_seconds_total", "counter", "CPU time.", {"": resource_usage.ru_utime + resource_usage.ru_stime}
+        ),
     ]
     with suppress(OSError):  # not Linux
         families.append(
@@ -319,11 +328,11 @@ def _process() -> list[Family]:
     return families
 
 
-def _memory(used: resource.struct_rusage) -> float:
+def _resident_memory(resource_usage: resource.struct_rusage) -> float:
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:  # not Linux: the peak value
-        return used.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        return resource_usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 PARAMETER: Final = re.compile(r"\\\{\w+\\\}")
@@ -337,7 +346,7 @@ WRITE_INTERVAL: Final = 1.0  # seconds between two writes to the shared folder
 
 DURATIONS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 FIRST_EVENTS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0)
-PAUSES: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+EVENT_INTERVALS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 STORE_CALLS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0)
 
 BUILD: Final = ("antiphon_build_info", "gauge", "The version, and the number of serving processes.")

@@ -39,11 +39,15 @@ Attributes = dict[str, AttributeValue]
 def open_exporter(config: Config, metrics: Metrics) -> OtelTelemetry:
     """Opens an exporter to the configured collector, else to the one that the `OTEL_…` variables name."""
     base = (config.telemetry.otlp_endpoint or "").rstrip("/")
-    spans = OTLPSpanExporter(endpoint=f"{base}/v1/traces" if base else None)
-    measures = OTLPMetricExporter(endpoint=f"{base}/v1/metrics" if base else None)
-    reader = PeriodicExportingMetricReader(measures)
+    span_exporter = OTLPSpanExporter(endpoint=f"{base}/v1/traces" if base else None)
+    metric_exporter = OTLPMetricExporter(endpoint=f"{base}/v1/metrics" if base else None)
+    reader = PeriodicExportingMetricReader(metric_exporter)
     return OtelTelemetry(
-        BatchSpanProcessor(spans), reader, metrics, provider_names(config), propagates=config.telemetry.propagate
+        BatchSpanProcessor(span_exporter),
+        reader,
+        metrics,
+        provider_names(config),
+        propagates=config.telemetry.propagate,
     )
 
 
@@ -61,7 +65,7 @@ class OtelTelemetry:
 
     def __init__(
         self,
-        spans: SpanProcessor,
+        span_processor: SpanProcessor,
         reader: MetricReader,
         metrics: Metrics,
         providers: Mapping[str, str],
@@ -71,20 +75,20 @@ class OtelTelemetry:
         resource = Resource({"service.name": "antiphon", "service.version": __version__}).merge(
             OTELResourceDetector().detect()
         )
-        self._tracing = TracerProvider(resource=resource)
-        self._tracing.add_span_processor(spans)
-        self._metering = MeterProvider(metric_readers=[reader], resource=resource)
+        self._tracer_provider = TracerProvider(resource=resource)
+        self._tracer_provider.add_span_processor(span_processor)
+        self._meter_provider = MeterProvider(metric_readers=[reader], resource=resource)
         self._metrics = metrics
         self._providers = providers
         self._propagates = propagates
         self._open_spans: dict[str, Span] = {}  # by the id of the request
-        self._tracer = self._tracing.get_tracer("antiphon", __version__)
-        meter = self._metering.get_meter("antiphon", __version__)
+        self._tracer = self._tracer_provider.get_tracer("antiphon", __version__)
+        meter = self._meter_provider.get_meter("antiphon", __version__)
         self._tokens = meter.create_histogram(
             "gen_ai.client.token.usage",
             "{token}",
             "Input and output tokens.",
-            explicit_bucket_boundaries_advisory=TOKENS,
+            explicit_bucket_boundaries_advisory=TOKEN_BOUNDS,
         )
         self._duration, self._first_event, self._per_token = (
             meter.create_histogram(
@@ -97,7 +101,7 @@ class OtelTelemetry:
         """Starts the span of a turn."""
         if not is_turn_path(log_entry.path):
             return {}
-        span = self._open_spans[log_entry.request_id] = self._start(log_entry)
+        span = self._open_spans[log_entry.request_id] = self._start_span(log_entry)
         headers: dict[str, str] = {}
         if self._propagates:
             PROPAGATOR.inject(headers, context=set_span_in_context(span))
@@ -109,10 +113,10 @@ class OtelTelemetry:
         if span is None:
             if log_entry.model is None or not is_turn_path(log_entry.path):
                 return
-            span = self._start(log_entry)  # it failed before `start_turn`
-        self._describe(span, log_entry)
+            span = self._start_span(log_entry)  # it failed before `start_turn`
+        self._set_attributes(span, log_entry)
         span.end(int((log_entry.time + (log_entry.duration_ms or 0) / 1000) * 1e9))
-        self._measure(log_entry)
+        self._record_metrics(log_entry)
 
     async def close(self) -> None:
         """Sends what is left, for at most `CLOSE_TIMEOUT` seconds."""
@@ -120,8 +124,8 @@ class OtelTelemetry:
         loop = asyncio.get_running_loop()
 
         def shut_down() -> None:
-            self._tracing.shutdown()
-            self._metering.shutdown(timeout_millis=CLOSE_TIMEOUT * 1000)
+            self._tracer_provider.shutdown()
+            self._meter_provider.shutdown(timeout_millis=CLOSE_TIMEOUT * 1000)
             with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(done.set)
 
@@ -131,28 +135,28 @@ class OtelTelemetry:
         with suppress(TimeoutError):
             await asyncio.wait_for(done.wait(), CLOSE_TIMEOUT)
 
-    def _start(self, log_entry: RequestLog) -> Span:
+    def _start_span(self, log_entry: RequestLog) -> Span:
         parent = PROPAGATOR.extract({"traceparent": log_entry.traceparent}) if log_entry.traceparent else None
         return self._tracer.start_span(
-            f"chat {_clean(log_entry.model or '')}",
+            f"chat {_mask_name(log_entry.model or '')}",
             context=parent,
             kind=SpanKind.SERVER,
-            attributes=self._labels(log_entry),
+            attributes=self._shared_attributes(log_entry),
             start_time=int(log_entry.time * 1e9),
         )
 
-    def _labels(self, log_entry: RequestLog) -> Attributes:
+    def _shared_attributes(self, log_entry: RequestLog) -> Attributes:
         """The attributes that spans and metrics share."""
         labels: Attributes = {"gen_ai.operation.name": "chat"}
         if log_entry.model is not None:
-            labels["gen_ai.request.model"] = _clean(log_entry.model)
+            labels["gen_ai.request.model"] = _mask_name(log_entry.model)
         if log_entry.upstream is not None:
             labels["gen_ai.provider.name"] = self._providers.get(log_entry.upstream, log_entry.upstream)
         if log_entry.error is not None:
             labels["error.type"] = log_entry.error
         return labels
 
-    def _describe(self, span: Span, log_entry: RequestLog) -> None:
+    def _set_attributes(self, span: Span, log_entry: RequestLog) -> None:
         attributes: dict[str, AttributeValue | None] = {
             "gen_ai.response.id": log_entry.response_id,
             "gen_ai.usage.input_tokens": log_entry.input_tokens,
@@ -173,21 +177,21 @@ class OtelTelemetry:
         if log_entry.error is not None:
             span.set_status(Status(StatusCode.ERROR))
 
-    def _measure(self, log_entry: RequestLog) -> None:
-        labels = self._labels(log_entry) | {"gen_ai.request.model": self._metrics.model_label(log_entry)}
+    def _record_metrics(self, log_entry: RequestLog) -> None:
+        labels = self._shared_attributes(log_entry) | {"gen_ai.request.model": self._metrics.model_label(log_entry)}
         for type, count in (("input", log_entry.input_tokens), ("output", log_entry.output_tokens)):
             if count is not None:
                 self._tokens.record(count, {**labels, "gen_ai.token.type": type})
         duration = (log_entry.duration_ms or 0) / 1000
         self._duration.record(duration, labels)
         if log_entry.first_event_ms is not None:
-            first = log_entry.first_event_ms / 1000
-            self._first_event.record(first, labels)
+            first_event = log_entry.first_event_ms / 1000
+            self._first_event.record(first_event, labels)
             if log_entry.output_tokens is not None and log_entry.output_tokens > 1:
-                self._per_token.record((duration - first) / (log_entry.output_tokens - 1), labels)
+                self._per_token.record((duration - first_event) / (log_entry.output_tokens - 1), labels)
 
 
-def _clean(name: str) -> str:
+def _mask_name(name: str) -> str:
     """Masks keys in a name that a client sent, and limits its length."""
     return mask_keys(name, MAX_NAME)
 
@@ -198,12 +202,29 @@ GENERIC_PROFILES: Final = frozenset(
 )  # not named after a server
 CLOSE_TIMEOUT: Final = 3.0  # seconds
 PROPAGATOR: Final = TraceContextTextMapPropagator()
-TOKENS: Final = [4**power for power in range(14)]
-SECONDS: Final = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]
-TO_FIRST: Final = [0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0]
-TO_NEXT: Final = [0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5]
+TOKEN_BOUNDS: Final = [4**power for power in range(14)]
+DURATION_SECONDS: Final = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92]
+FIRST_TOKEN_SECONDS: Final = [
+    0.001,
+    0.005,
+    0.01,
+    0.02,
+    0.04,
+    0.06,
+    0.08,
+    0.1,
+    0.25,
+    0.5,
+    0.75,
+    1.0,
+    2.5,
+    5.0,
+    7.5,
+    10.0,
+]
+NEXT_TOKEN_SECONDS: Final = [0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5]
 HISTOGRAMS: Final = (
-    ("request.duration", "From a request to the end of its answer.", SECONDS),
-    ("time_to_first_token", "From a request to the first event of its stream.", TO_FIRST),
-    ("time_per_output_token", "The mean time between two output tokens of a stream.", TO_NEXT),
+    ("request.duration", "From a request to the end of its answer.", DURATION_SECONDS),
+    ("time_to_first_token", "From a request to the first event of its stream.", FIRST_TOKEN_SECONDS),
+    ("time_per_output_token", "The mean time between two output tokens of a stream.", NEXT_TOKEN_SECONDS),
 )

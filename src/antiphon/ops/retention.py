@@ -13,11 +13,11 @@ from antiphon.ops.logger import Logger
 from antiphon.store.interface import Store
 
 SWEEP_INTERVAL: Final = 60.0  # seconds between two sweeps
-STEP_PAUSE: Final = 0.05  # seconds between two steps of a sweep
-STEP: Final = 100
+BATCH_PAUSE: Final = 0.05  # seconds between two batches of a sweep
+BATCH_SIZE: Final = 100
 
 
-async def run_retention(store: Store, config: StoreConfig, logger: Logger, *, every: float = SWEEP_INTERVAL) -> None:
+async def run_retention(store: Store, config: StoreConfig, logger: Logger, *, interval: float = SWEEP_INTERVAL) -> None:
     """Sweeps periodically until it is cancelled. If the store is unavailable, the next sweep tries again."""
     while True:
         try:
@@ -29,7 +29,7 @@ async def run_retention(store: Store, config: StoreConfig, logger: Logger, *, ev
                 logger.event("removed responses because of their age or number", count=removed.responses)
             if removed.conversations:
                 logger.event("removed conversations because of their age", count=removed.conversations)
-        await asyncio.sleep(every)
+        await asyncio.sleep(interval)
 
 
 class RemovedCounts(NamedTuple):
@@ -41,14 +41,17 @@ class RemovedCounts(NamedTuple):
 
 async def delete_expired(store: Store, config: StoreConfig) -> RemovedCounts:
     """Deletes everything that has expired."""
-    before = _days_ago(config.retention_days)
-    responses = await _repeat(lambda: store.prune(before=before, keep=config.max_responses, batch_size=STEP))
-    await store.prune_usage(before=before // 86_400)
+    expired_before = _days_ago(config.retention_days)
+    responses = await _repeat_until_empty(
+        lambda: store.prune(before=expired_before, keep=config.max_responses, batch_size=BATCH_SIZE)
+    )
+    await store.prune_usage(before=expired_before // 86_400)
     if config.conversation_days is None:
         return RemovedCounts(responses, 0)
     unchanged_since = _days_ago(config.conversation_days)
     return RemovedCounts(
-        responses, await _repeat(lambda: store.prune_conversations(before=unchanged_since, batch_size=STEP))
+        responses,
+        await _repeat_until_empty(lambda: store.prune_conversations(before=unchanged_since, batch_size=BATCH_SIZE)),
     )
 
 
@@ -56,9 +59,9 @@ def _days_ago(days: float) -> int:
     return int(time.time() - days * 86_400)
 
 
-async def _repeat(remove: Callable[[], Awaitable[int]]) -> int:
-    removed = 0
+async def _repeat_until_empty(remove: Callable[[], Awaitable[int]]) -> int:
+    removed_count = 0
     while count := await remove():
-        removed += count
-        await asyncio.sleep(STEP_PAUSE)
-    return removed
+        removed_count += count
+        await asyncio.sleep(BATCH_PAUSE)
+    return removed_count

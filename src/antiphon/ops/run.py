@@ -124,7 +124,7 @@ def uvicorn_config(app: Callable[..., Any], config: Config, protocol: type[async
     )
 
 
-def calm_collector() -> None:
+def make_garbage_collection_rare() -> None:
     """Makes garbage collection rare: requests leave no reference cycles (tests check that), and objects from the start
     stay. `Services` runs a full collection once a minute."""
     gc.freeze()

@@ -31,7 +31,7 @@ class Telemetry(Protocol):
     async def close(self) -> None: ...
 
 
-LIBRARY: Final = "antiphon.ops.otel"
+OTEL_MODULE: Final = "antiphon.ops.otel"
 TelemetryOpener = Callable[[Config, Mapping[str, str], Metrics, Logger], Telemetry | None]
 
 
@@ -39,10 +39,10 @@ def is_telemetry_enabled(config: Config, environ: Mapping[str, str]) -> bool:
     """Whether the configuration or the environment names a collector."""
     if environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False
-    return bool(config.telemetry.otlp_endpoint or any(environ.get(name) for name in ENDPOINTS))
+    return bool(config.telemetry.otlp_endpoint or any(environ.get(name) for name in ENDPOINT_VARIABLES))
 
 
-def check_telemetry(config: Config, environ: Mapping[str, str], library: str = LIBRARY) -> None:
+def check_telemetry(config: Config, environ: Mapping[str, str], library: str = OTEL_MODULE) -> None:
     """Raises if telemetry is configured and its packages are missing."""
     if config.telemetry.otlp_endpoint and is_telemetry_enabled(config, environ):
         try:
@@ -54,7 +54,7 @@ def check_telemetry(config: Config, environ: Mapping[str, str], library: str = L
 
 
 def open_telemetry(
-    config: Config, environ: Mapping[str, str], metrics: Metrics, logger: Logger, library: str = LIBRARY
+    config: Config, environ: Mapping[str, str], metrics: Metrics, logger: Logger, library: str = OTEL_MODULE
 ) -> Telemetry | None:
     """Opens telemetry. None if it is disabled or not installed."""
     if not is_telemetry_enabled(config, environ):
@@ -73,7 +73,7 @@ def open_telemetry(
     return telemetry
 
 
-ENDPOINTS: Final = (
+ENDPOINT_VARIABLES: Final = (
     "OTEL_EXPORTER_OTLP_ENDPOINT",
     "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
     "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",

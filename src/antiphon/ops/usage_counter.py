@@ -29,12 +29,12 @@ class UsageCounter:
     def __init__(self, store: Store, model_label: Callable[[RequestLog], str], logger: Logger) -> None:
         """`model_label` returns the name under which a model is counted: a client can send any name, and their number
         is limited."""
-        self.dropped = 0  # requests that were not counted because of `MAX_KEYS`
+        self.dropped_requests = 0  # requests that were not counted because of `MAX_KEYS`
         self._store = store
         self._model_label = model_label
         self._logger = logger
         self._counts: dict[Key, list[int]] = {}
-        self._writing = asyncio.Lock()
+        self._write_lock = asyncio.Lock()
         self._is_failing = False
 
     def count_request(self, log_entry: RequestLog) -> None:
@@ -51,7 +51,7 @@ class UsageCounter:
         counts = self._counts.get(key)
         if counts is None:
             if len(self._counts) >= MAX_KEYS:
-                self.dropped += 1
+                self.dropped_requests += 1
                 return
             counts = self._counts[key] = [0] * len(COUNTER_NAMES)
         counts[0] += 1
@@ -63,10 +63,10 @@ class UsageCounter:
             counts[5] += log_entry.reasoning_tokens
         counts[6] += log_entry.losses
 
-    async def run(self, every: float = WRITE_INTERVAL) -> None:
+    async def run(self, interval: float = WRITE_INTERVAL) -> None:
         """Writes periodically until it is cancelled."""
         while True:
-            await asyncio.sleep(every)
+            await asyncio.sleep(interval)
             await self.flush()
 
     async def flush(self) -> None:
@@ -74,7 +74,7 @@ class UsageCounter:
         await asyncio.shield(self._flush())
 
     async def _flush(self) -> None:
-        async with self._writing:
+        async with self._write_lock:
             self._logger.flush()  # it calls `count_request` for requests that have just ended
             pending, self._counts = self._counts, {}
             if not pending:
