@@ -21,8 +21,8 @@ class EchoProtocol(websocket_protocol.WebSocketProtocol):
         super().__init__(max_message)
         self._binary = bytearray()
 
-    def _join(self, frame: Frame) -> str | None:
-        text = super()._join(frame)
+    def _join_frame(self, frame: Frame) -> str | None:
+        text = super()._join_frame(frame)
         if not self._is_text:
             self._binary += frame.data
             if frame.fin and self.state is State.OPEN:

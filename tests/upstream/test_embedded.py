@@ -194,7 +194,7 @@ def test_stopped_model_cannot_be_started() -> None:
 
 
 def test_unresponsive_child_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded, "GRACE", 0.05)
+    monkeypatch.setattr(embedded, "STOP_GRACE_SECONDS", 0.05)
     model = EmbeddedModel(os.environ, child(STUBBORN))
     model.start()
     pid = model.pid
@@ -458,7 +458,7 @@ def test_unsupported_schema_is_a_client_error(model: EmbeddedModel) -> None:
 
 def test_prompt_over_the_context_is_context_length_exceeded(model: EmbeddedModel) -> None:
     with pytest.raises(ApiError) as caught:
-        Turn(model, input="word " * (embedded.CONTEXT + 1000))
+        Turn(model, input="word " * (embedded.CONTEXT_TOKENS + 1000))
     assert (caught.value.status, caught.value.code) == (400, "context_length_exceeded")
 
 

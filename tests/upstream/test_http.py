@@ -120,7 +120,7 @@ def test_concurrent_exchanges_use_two_connections(run: Run) -> None:
 
 
 def test_pool_limits_idle_connections(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "MAX_IDLE", 1)
+    monkeypatch.setattr(http, "MAX_IDLE_CONNECTIONS", 1)
     go_on = asyncio.Event()
 
     async def script(peer: Peer) -> None:

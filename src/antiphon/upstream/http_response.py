@@ -19,8 +19,8 @@ from antiphon.upstream.transport import Sink
 
 # The socket is paused at this size. One more read, part of a TLS record and the piece at the reader may add to it;
 # together they stay far below 256 KiB.
-MAX_BUFFERED: Final = 32 * 1024
-MAX_HEAD: Final = 64 * 1024
+MAX_BUFFERED_BYTES: Final = 32 * 1024
+MAX_HEAD_BYTES: Final = 64 * 1024
 MAX_HEADERS: Final = 256
 
 
@@ -52,15 +52,15 @@ class HttpResponse:
         self.on_body = self._buffer.append  # called for every chunk: the fastest possible callback
         # Binds `on_body` now. Parser and response reference each other, so the parser is released at the end.
         self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
-        self._end: int | None = None  # number of buffered pieces that are body, once complete
-        self._paused = False
+        self._body_piece_count: int | None = None  # number of buffered pieces that are body, once complete
+        self._is_paused = False
         self._waiter: asyncio.Future[None] | None = None
         self._sink: Sink | None = None  # gets pieces while `flow` waits
         self._fault: UpstreamFault | None = None
-        self._complaint = ""  # what is wrong with a head that the parser accepts
-        self._complete = False
+        self._head_problem = ""  # what is wrong with a head that the parser accepts
+        self._is_complete = False
         self._header_count = 0
-        self._without_body = 0  # bytes since the last body byte
+        self._overhead_bytes = 0  # bytes since the last body byte
         self._timeouts = timeouts
         self._started_at = started_at
         self._last_read = self._loop.time()
@@ -75,10 +75,10 @@ class HttpResponse:
         try:
             while True:
                 if self._buffer:
-                    yield self._take()
+                    yield self._take_buffered()
                 elif self._fault is not None:
                     raise self._fault.without_traceback()
-                elif self._complete:
+                elif self._is_complete:
                     return
                 else:
                     self._waiter = self._loop.create_future()
@@ -90,30 +90,30 @@ class HttpResponse:
         """Passes the body to `sink`, each piece in the event loop step that received it. Sink errors are raised."""
         while True:
             if self._buffer:
-                if not sink(self._take()):
+                if not sink(self._take_buffered()):
                     return False
             elif self._fault is not None:
                 raise self._fault.without_traceback()
-            elif self._complete:
+            elif self._is_complete:
                 return True
             elif not await self._flow_to(sink):
                 return False
 
     def abort(self) -> None:
         """Closes the connection if the body is not complete; a task that waits for pieces gets an error."""
-        if self._buffer or not self._complete:
-            self._break("the gateway aborted the exchange with the upstream", "upstream_disconnected")
+        if self._buffer or not self._is_complete:
+            self._fail("the gateway aborted the exchange with the upstream", "upstream_disconnected")
         self._buffer.clear()
         self._buffer_size = 0
 
     def take_body(self) -> bytes | None:
         """The rest of the body if it is complete; None if it must be awaited."""
-        return self._take() if self._complete and self._buffer else None
+        return self._take_buffered() if self._is_complete and self._buffer else None
 
     @property
     def is_complete(self) -> bool:
         """Whether the last byte was received; the reader may not have taken it yet."""
-        return self._complete
+        return self._is_complete
 
     @property
     def buffered_bytes(self) -> int:
@@ -125,63 +125,65 @@ class HttpResponse:
     def on_data(self, data: memoryview) -> None:
         self._last_read = self._loop.time()
         was_silent, self._is_silent = self._is_silent, False
-        before = len(self._buffer)
+        old_piece_count = len(self._buffer)
         is_valid = True
         assert self._parser is not None  # set while the connection is open
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             is_valid = self._is_reusable = False
-        if self._end is not None:
-            del self._buffer[self._end :]  # bytes of a second response
-        new_pieces = len(self._buffer) - before
+        if self._body_piece_count is not None:
+            del self._buffer[self._body_piece_count :]  # bytes of a second response
+        new_pieces = len(self._buffer) - old_piece_count
         if new_pieces:
-            self._buffer_size += len(self._buffer[before]) if new_pieces == 1 else sum(map(len, self._buffer[before:]))
-        if not is_valid and not self._complete:
-            self._break(self._complaint or "the upstream's answer is not valid HTTP", "upstream_invalid_response")
+            self._buffer_size += (
+                len(self._buffer[old_piece_count]) if new_pieces == 1 else sum(map(len, self._buffer[old_piece_count:]))
+            )
+        if not is_valid and not self._is_complete:
+            self._fail(self._head_problem or "the upstream's answer is not valid HTTP", "upstream_invalid_response")
             return
-        if self._complete:
-            self._let_go()
-            self._wake()
+        if self._is_complete:
+            self._release_connection()
+            self._wake_reader()
             return
         if was_silent:
             self._timer.cancel()  # the idle timeout may be shorter than the first-byte timeout
             self._timer = self._loop.call_later(self._time_left(self._last_read), self._check_timeouts)
         if not new_pieces:
-            self._count_without_body(len(data))
+            self._count_overhead(len(data))
         else:
-            self._without_body = 0
+            self._overhead_bytes = 0
             if self._sink is not None and self._feed_sink(self._sink):
                 return
-            if self._buffer_size >= MAX_BUFFERED and not self._paused:
+            if self._buffer_size >= MAX_BUFFERED_BYTES and not self._is_paused:
                 self._pause()
-            self._wake()
+            self._wake_reader()
 
     def on_disconnect(self, is_clean: bool) -> None:
         self._connection = None
-        if self._complete or self._fault is not None:
+        if self._is_complete or self._fault is not None:
             return
         if self._is_silent:
-            self._end_watch()
+            self._stop_watching()
             if not self.head.done():
                 self.head.set_exception(StaleConnection())
         elif is_clean and self.head.done() and not self._has_length:
-            self._complete = True
-            self._end_watch()
-            self._wake()
+            self._is_complete = True
+            self._stop_watching()
+            self._wake_reader()
         else:
-            self._break("the upstream closed the connection in the middle of its answer", "upstream_disconnected")
+            self._fail("the upstream closed the connection in the middle of its answer", "upstream_disconnected")
 
     # The parser's side
 
     def on_message_begin(self) -> None:
-        if self._complete:  # a second response to one request
+        if self._is_complete:  # a second response to one request
             self._is_reusable = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._header_count += 1
         if self._header_count > MAX_HEADERS:
-            self._complain(f"the upstream sent more than {MAX_HEADERS} headers")
+            self._reject_head(f"the upstream sent more than {MAX_HEADERS} headers")
         if self.status:  # a trailer, or a second response
             return
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
@@ -192,10 +194,10 @@ class HttpResponse:
             return
         assert self._parser is not None  # it calls
         status = self._parser.get_status_code()
-        if status < 100 or self._parser.get_http_version() not in KNOWN_VERSIONS:
-            self._complain("the upstream's answer is not valid HTTP/1.1")
+        if status < 100 or self._parser.get_http_version() not in SUPPORTED_VERSIONS:
+            self._reject_head("the upstream's answer is not valid HTTP/1.1")
         if status == 101:
-            self._complain("the upstream switched to another protocol without a request to do so")
+            self._reject_head("the upstream switched to another protocol without a request to do so")
         if status < 200:  # an interim response
             self.headers.clear()
             return
@@ -204,10 +206,10 @@ class HttpResponse:
             self.head.set_result(None)
 
     def on_message_complete(self) -> None:
-        if self.status and not self._complete:
+        if self.status and not self._is_complete:
             assert self._parser is not None  # it calls
-            self._complete = True
-            self._end = len(self._buffer)
+            self._is_complete = True
+            self._body_piece_count = len(self._buffer)
             self._is_reusable = self._parser.should_keep_alive()
 
     # Inside
@@ -217,16 +219,16 @@ class HttpResponse:
         """Whether the response has a length or is chunked; otherwise it ends with the connection."""
         return "content-length" in self.headers or self.headers.get("transfer-encoding", "").lower().endswith("chunked")
 
-    def _complain(self, what: str) -> None:
+    def _reject_head(self, problem: str) -> None:
         """Stops the parser from a callback."""
-        self._complaint = what
-        raise ValueError(what)
+        self._head_problem = problem
+        raise ValueError(problem)
 
-    def _count_without_body(self, count: int) -> None:
+    def _count_overhead(self, count: int) -> None:
         """Limits the bytes of headers, trailers and chunk extensions, which the parser would buffer."""
-        self._without_body += count
-        if self._without_body > MAX_HEAD:
-            self._break(f"the upstream sent more than {MAX_HEAD} bytes of headers", "upstream_invalid_response")
+        self._overhead_bytes += count
+        if self._overhead_bytes > MAX_HEAD_BYTES:
+            self._fail(f"the upstream sent more than {MAX_HEAD_BYTES} bytes of headers", "upstream_invalid_response")
 
     async def _flow_to(self, sink: Sink) -> bool:
         """Waits until the sink stops or the response needs attention; False if the sink wants no more."""
@@ -254,29 +256,29 @@ class HttpResponse:
         self._sink = None
         return False
 
-    def _take(self) -> bytes:
+    def _take_buffered(self) -> bytes:
         piece = self._buffer[0] if len(self._buffer) == 1 else b"".join(self._buffer)
         self._buffer.clear()
         self._buffer_size = 0
-        if self._paused:
+        if self._is_paused:
             self._resume()
         return piece
 
     def _pause(self) -> None:
         assert self._connection is not None  # it delivered data
         self._connection.pause()
-        self._paused = True
+        self._is_paused = True
 
     def _resume(self) -> None:
-        self._paused = False
+        self._is_paused = False
         self._last_read = self._loop.time()  # the pause was ours, not the upstream's
         if self._connection is not None:
             self._connection.resume()
 
-    def _let_go(self) -> None:
+    def _release_connection(self) -> None:
         """Releases the connection of a complete response; the reader may still have pieces to take."""
-        self._end_watch()
-        if self._paused:
+        self._stop_watching()
+        if self._is_paused:
             self._resume()  # an idle socket must notice a disconnect
         connection, self._connection = self._connection, None
         assert connection is not None  # it delivered the last byte
@@ -286,9 +288,9 @@ class HttpResponse:
         else:
             connection.drop()
 
-    def _break(self, message: str, code: str, status: int | None = None) -> None:
+    def _fail(self, message: str, code: str, status: int | None = None) -> None:
         """Ends the response with a fault. Pieces received before can still be read."""
-        self._end_watch()
+        self._stop_watching()
         if self._fault is None:
             self._fault = UpstreamFault(message, code=code, status=status)
         connection, self._connection = self._connection, None
@@ -297,36 +299,36 @@ class HttpResponse:
         if not self.head.done():
             self.head.set_exception(self._fault.without_traceback())
             self.head.exception()  # mark as retrieved: nobody may be waiting for the head
-        self._wake()
+        self._wake_reader()
 
-    def _end_watch(self) -> None:
+    def _stop_watching(self) -> None:
         """Stops the timer and releases the parser."""
         self._timer.cancel()
         self._parser = None
 
-    def _wake(self) -> None:
+    def _wake_reader(self) -> None:
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
     def _check_timeouts(self) -> None:
         now = self._loop.time()
-        limits = self._timeouts
-        if now >= self._started_at + limits.total:  # the same sum as in `_time_left`, to avoid rounding differences
-            self._break(f"the upstream's answer took longer than {limits.total:g} s", "upstream_timeout", 504)
+        timeouts = self._timeouts
+        if now >= self._started_at + timeouts.total:  # the same sum as in `_time_left`, to avoid rounding differences
+            self._fail(f"the upstream's answer took longer than {timeouts.total:g} s", "upstream_timeout", 504)
         elif self._time_left(now) > 0:
             self._timer = self._loop.call_later(self._time_left(now), self._check_timeouts)
         elif self._is_silent:
-            self._break(f"the upstream did not answer within {limits.first_byte:g} s", "upstream_timeout", 504)
+            self._fail(f"the upstream did not answer within {timeouts.first_byte:g} s", "upstream_timeout", 504)
         else:
-            self._break(f"the upstream sent nothing for {limits.idle:g} s", "upstream_timeout", 504)
+            self._fail(f"the upstream sent nothing for {timeouts.idle:g} s", "upstream_timeout", 504)
 
     def _time_left(self, now: float) -> float:
         """Seconds until the next timeout."""
-        limits = self._timeouts
-        allowed = limits.first_byte if self._is_silent else limits.idle
-        last_read = now if self._paused else self._last_read
-        return min(last_read + allowed, self._started_at + limits.total) - now
+        timeouts = self._timeouts
+        allowed_silence = timeouts.first_byte if self._is_silent else timeouts.idle
+        last_read = now if self._is_paused else self._last_read
+        return min(last_read + allowed_silence, self._started_at + timeouts.total) - now
 
 
-KNOWN_VERSIONS: Final = frozenset({"1.0", "1.1"})
+SUPPORTED_VERSIONS: Final = frozenset({"1.0", "1.1"})

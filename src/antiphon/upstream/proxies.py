@@ -34,12 +34,16 @@ class Proxies:
     def __init__(self, environ: Mapping[str, str]) -> None:
         url = environ.get("https_proxy") or environ.get("HTTPS_PROXY") or ""
         exceptions = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
-        self._proxy = _parse(url) if url else None
-        self._exceptions = [entry for entry in BETWEEN.split(exceptions.lower()) if entry]
+        self._proxy = _parse_proxy_url(url) if url else None
+        self._exceptions = [entry for entry in SEPARATOR.split(exceptions.lower()) if entry]
 
     def proxy_for(self, host: str, port: int) -> Proxy | None:
         """The proxy for a TLS upstream, None for a direct connection. Loopback addresses are always direct."""
-        if self._proxy is None or _is_loopback(host) or any(_is_meant(entry, host, port) for entry in self._exceptions):
+        if (
+            self._proxy is None
+            or _is_loopback(host)
+            or any(_matches_exception(entry, host, port) for entry in self._exceptions)
+        ):
             return None
         return self._proxy
 
@@ -51,25 +55,25 @@ async def open_tunnel(connection: Connection, proxy: Proxy, host: str, port: int
     target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     credentials = f"proxy-authorization: {proxy.authorization}\r\n" if proxy.authorization else ""
     connection.write(f"CONNECT {target} HTTP/1.1\r\nhost: {target}\r\n{credentials}\r\n".encode())
-    await answer.agreed
+    await answer.tunnel_opened
 
 
 class _ProxyAnswer:
     """Reads the head of the proxy's response."""
 
     def __init__(self) -> None:
-        self.agreed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.tunnel_opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._head = bytearray()
 
     def on_data(self, data: memoryview) -> None:
         self._head += data
-        if b"\r\n\r\n" in self._head or len(self._head) > MAX_PROXY_HEAD:
-            self._judge()
+        if b"\r\n\r\n" in self._head or len(self._head) > MAX_PROXY_HEAD_BYTES:
+            self._check_response()
 
     def on_disconnect(self, is_clean: bool) -> None:  # noqa: ARG002
         self._refuse("the proxy closed the connection without a response")
 
-    def _judge(self) -> None:
+    def _check_response(self) -> None:
         status = STATUS_LINE.match(self._head)
         if status is None:
             self._refuse("the proxy's response is not valid HTTP")
@@ -79,15 +83,15 @@ class _ProxyAnswer:
             self._refuse(f"the proxy refused to connect to the upstream (status {status[1].decode()})")
         elif not self._head.endswith(b"\r\n\r\n"):  # the TLS client speaks first, so this is not from the upstream
             self._refuse("the proxy sent data after its response")
-        elif not self.agreed.done():
-            self.agreed.set_result(None)
+        elif not self.tunnel_opened.done():
+            self.tunnel_opened.set_result(None)
 
-    def _refuse(self, why: str) -> None:
-        if not self.agreed.done():
-            self.agreed.set_exception(UpstreamFault(why, code="upstream_unavailable"))
+    def _refuse(self, reason: str) -> None:
+        if not self.tunnel_opened.done():
+            self.tunnel_opened.set_exception(UpstreamFault(reason, code="upstream_unavailable"))
 
 
-def _parse(url: str) -> Proxy:
+def _parse_proxy_url(url: str) -> Proxy:
     parts = urlsplit(url if "://" in url else f"http://{url}")
     try:
         host, port = parts.hostname, parts.port
@@ -101,44 +105,44 @@ def _parse(url: str) -> Proxy:
         )
     authorization = ""
     if parts.username:
-        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-        authorization = "Basic " + base64.b64encode(pair.encode()).decode()
+        credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        authorization = "Basic " + base64.b64encode(credentials.encode()).decode()
     return Proxy(host, port or 80, authorization)
 
 
-def _is_meant(entry: str, host: str, port: int) -> bool:
+def _matches_exception(entry: str, host: str, port: int) -> bool:
     """Whether an entry of `NO_PROXY` matches a host: `*`, an address, a network, or a name with all names below it."""
     if entry == "*":
         return True
-    name, colon, wanted_port = entry.rpartition(":")
-    if colon and wanted_port.isdigit() and ("]" in name or ":" not in name):
-        return int(wanted_port) == port and _is_meant(name, host, port)
+    name, colon, entry_port = entry.rpartition(":")
+    if colon and entry_port.isdigit() and ("]" in name or ":" not in name):
+        return int(entry_port) == port and _matches_exception(name, host, port)
     entry = entry.strip("[]").removeprefix("*").lstrip(".")
-    address = _address(host)
+    address = _parse_address(host)
     if address is not None:
-        return address in _network(entry)
+        return address in _parse_network(entry)
     return host == entry or host.endswith(f".{entry}")
 
 
 def _is_loopback(host: str) -> bool:
-    address = _address(host)
+    address = _parse_address(host)
     return address.is_loopback if address is not None else host == "localhost" or host.endswith(".localhost")
 
 
-def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def _parse_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         return ipaddress.ip_address(host)
     except ValueError:
         return None
 
 
-def _network(entry: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | tuple[()]:
+def _parse_network(entry: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | tuple[()]:
     try:
         return ipaddress.ip_network(entry, strict=False)
     except ValueError:
         return ()
 
 
-MAX_PROXY_HEAD: Final = 16 * 1024
-BETWEEN: Final = re.compile(r"[\s,]+")
+MAX_PROXY_HEAD_BYTES: Final = 16 * 1024
+SEPARATOR: Final = re.compile(r"[\s,]+")
 STATUS_LINE: Final = re.compile(rb"HTTP/1\.[01] (\d{3})[ \r]")

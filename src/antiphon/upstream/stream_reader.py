@@ -64,12 +64,12 @@ class StreamReader:
             return events + self._to_hub.cut_off(limit.reason)
 
     def _feed_frames(self, frames: list[sse.Frame], events: list[StreamEvent | TextRun]) -> None:
-        at = 0
-        while at < len(frames):
+        index = 0
+        while index < len(frames):
             if self._text_run is not None:
-                run, at = self._text_run(frames, at)
+                run, index = self._text_run(frames, index)
                 if run is not None:
                     events.append(run)
                     continue
-            events += self._to_hub.feed(frames[at])
-            at += 1
+            events += self._to_hub.feed(frames[index])
+            index += 1

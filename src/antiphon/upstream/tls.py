@@ -24,7 +24,7 @@ def trusted_context() -> ssl.SSLContext:
 
 
 class TlsSession:
-    """The client side of a TLS connection. After every call, `to_send` has the bytes for the server."""
+    """The client side of a TLS connection. After every call, `take_outgoing` has the bytes for the server."""
 
     def __init__(self, context: ssl.SSLContext, host: str) -> None:
         self._incoming = ssl.MemoryBIO()
@@ -44,24 +44,24 @@ class TlsSession:
         """Decrypts `received`; returns the data and the state: open, ended properly, or broken."""
         self._incoming.write(received)
         parts: list[bytes] = []
-        condition: TlsState = "done"
+        state: TlsState = "done"
         try:
-            while part := self._tls.read(RECORD):  # empty: the other side announced its end
+            while part := self._tls.read(MAX_RECORD_BYTES):  # empty: the other side announced its end
                 parts.append(part)
         except ssl.SSLWantReadError:
-            condition = "open"
+            state = "open"
         except ssl.SSLError:
-            condition = "broken"
-        return b"".join(parts), condition
+            state = "broken"
+        return b"".join(parts), state
 
     def encrypt(self, data: bytes) -> bytes:
         """Encrypts all of `data`."""
-        rest = memoryview(data)
-        while rest:
-            rest = rest[self._tls.write(rest) :]
-        return self.to_send()
+        remaining = memoryview(data)
+        while remaining:
+            remaining = remaining[self._tls.write(remaining) :]
+        return self.take_outgoing()
 
-    def to_send(self) -> bytes:
+    def take_outgoing(self) -> bytes:
         return self._outgoing.read()
 
 
@@ -69,16 +69,16 @@ def tls_fault(error: ssl.SSLError) -> UpstreamFault:
     """The fault for a failed handshake; names no address."""
     reason = "the handshake was interrupted; does the upstream use TLS on this port?"
     if isinstance(error, ssl.SSLCertVerificationError):
-        reason = CERTIFICATE_TROUBLES.get(error.verify_code, UNKNOWN_AUTHORITY)
+        reason = CERTIFICATE_PROBLEMS.get(error.verify_code, UNKNOWN_AUTHORITY)
     return UpstreamFault(f"no TLS connection to the upstream: {reason}", code="upstream_unavailable")
 
 
-RECORD: Final = 16 * 1024  # the largest TLS record
+MAX_RECORD_BYTES: Final = 16 * 1024  # the largest TLS record
 UNKNOWN_AUTHORITY: Final = (
     "its certificate was not signed by an authority that this machine trusts; SSL_CERT_FILE can name others"
 )
 # By the numbers of X509_verify_cert.
-CERTIFICATE_TROUBLES: Final = {
+CERTIFICATE_PROBLEMS: Final = {
     9: "its certificate is not valid yet",
     10: "its certificate has expired",
     62: "its certificate is for another host name",

@@ -22,9 +22,9 @@ from antiphon.upstream.http import HttpTransport
 if TYPE_CHECKING:  # it imports websockets, so it is imported when a WebSocket is opened
     from antiphon.upstream.websocket_protocol import WebSocketProtocol
 
-MAX_MESSAGE: Final = 64 * 1024 * 1024
-MAX_BUFFERED: Final = 256 * 1024  # bytes of queued messages; one may be larger
-MAX_REFUSAL: Final = 256 * 1024
+MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
+MAX_BUFFERED_BYTES: Final = 256 * 1024  # bytes of queued messages; one may be larger
+MAX_REFUSAL_BYTES: Final = 256 * 1024
 # Close codes (RFC 6455, 7.4.1)
 NORMAL_CLOSURE: Final = 1000
 MESSAGE_TOO_BIG: Final = 1009
@@ -44,7 +44,7 @@ async def open_websocket(network: HttpTransport, url: str, headers: Mapping[str,
     """Opens a WebSocket at an http:// or https:// URL."""
     from antiphon.upstream.websocket_protocol import WebSocketProtocol
 
-    protocol = WebSocketProtocol(MAX_MESSAGE)
+    protocol = WebSocketProtocol(MAX_MESSAGE_BYTES)
     upgrade = {
         "connection": "Upgrade",
         "upgrade": "websocket",
@@ -60,7 +60,7 @@ async def open_websocket(network: HttpTransport, url: str, headers: Mapping[str,
     except BaseException as error:
         connection.drop()
         if isinstance(error, TimeoutError):
-            raise _silent(timeouts.first_byte) from None
+            raise _timeout_fault(timeouts.first_byte) from None
         raise
     return socket
 
@@ -75,8 +75,8 @@ class WebSocket:
         self._upgrade: _Upgrade | None = _Upgrade(protocol)
         self._protocol = protocol
         self._messages: deque[str] = deque()
-        self._buffered = 0
-        self._paused = False
+        self._buffered_size = 0
+        self._is_paused = False
         self._waiter: asyncio.Future[None] | None = None
         self._fault: UpstreamFault | None = None
         connection.listen(self)
@@ -102,11 +102,11 @@ class WebSocket:
                 async with asyncio.timeout(self._timeouts.idle):
                     await self._waiter
             except TimeoutError:
-                self._break(_silent(self._timeouts.idle))
+                self._fail(_timeout_fault(self._timeouts.idle))
         message = self._messages.popleft()
-        self._buffered -= len(message)
-        if self._paused and self._buffered < MAX_BUFFERED:
-            self._paused = False
+        self._buffered_size -= len(message)
+        if self._is_paused and self._buffered_size < MAX_BUFFERED_BYTES:
+            self._is_paused = False
             self._connection.resume()
         return message
 
@@ -115,7 +115,7 @@ class WebSocket:
         if self._fault is None:
             self._protocol.send_close(NORMAL_CLOSURE)
             self._write_pending()
-            self._break(UpstreamFault("the WebSocket is closed", code="upstream_disconnected"))
+            self._fail(UpstreamFault("the WebSocket is closed", code="upstream_disconnected"))
 
     # The socket's side
 
@@ -125,19 +125,19 @@ class WebSocket:
             try:
                 rest = self._upgrade.feed(received)
             except (UpgradeRefused, UpstreamFault) as error:
-                self._refuse(error)
+                self._refuse_upgrade(error)
                 return
             if rest is None:
                 return
             self._upgrade = None
             self.upgraded.set_result(None)
             received = rest
-        self._read(received)
+        self._read_frames(received)
 
     def on_disconnect(self, is_clean: bool) -> None:  # noqa: ARG002
         if self._upgrade is not None:
-            self._refuse(self._upgrade.cut_off())
-        self._break(
+            self._refuse_upgrade(self._upgrade.error_at_end())
+        self._fail(
             UpstreamFault("the server closed the connection without a close frame", code="upstream_disconnected")
         )
 
@@ -146,45 +146,45 @@ class WebSocket:
     def _write_pending(self) -> None:
         self._connection.write(b"".join(self._protocol.data_to_send()))
 
-    def _read(self, data: bytes) -> None:
+    def _read_frames(self, data: bytes) -> None:
         for message in self._protocol.receive_texts(data):
-            self._queue(message)
+            self._queue_message(message)
         self._write_pending()
-        self._check_end()
+        self._check_close()
 
-    def _queue(self, message: str) -> None:
+    def _queue_message(self, message: str) -> None:
         self._messages.append(message)
-        self._buffered += len(message)
-        if self._buffered >= MAX_BUFFERED and not self._paused:
-            self._paused = True
+        self._buffered_size += len(message)
+        if self._buffered_size >= MAX_BUFFERED_BYTES and not self._is_paused:
+            self._is_paused = True
             self._connection.pause()
-        self._wake()
+        self._wake_reader()
 
-    def _check_end(self) -> None:
+    def _check_close(self) -> None:
         """RFC 6455, 7.1.7 and 5.5.1: the protocol object has sent a close frame, for invalid data or as an answer."""
         received, sent = self._protocol.close_rcvd, self._protocol.close_sent
         if received is not None:
             message = f"the server closed the WebSocket with code {int(received.code)}"
             reason = f": {received.reason}" if received.reason else ""
-            self._break(UpstreamFault(message + reason, code="upstream_disconnected"))
+            self._fail(UpstreamFault(message + reason, code="upstream_disconnected"))
         elif sent is not None:
             message = "the server sent invalid WebSocket data"
             if sent.code == MESSAGE_TOO_BIG:
-                message = f"the server sent a message of more than {MAX_MESSAGE} bytes"
-            self._break(UpstreamFault(message, code="upstream_invalid_response"))
+                message = f"the server sent a message of more than {MAX_MESSAGE_BYTES} bytes"
+            self._fail(UpstreamFault(message, code="upstream_invalid_response"))
 
-    def _refuse(self, why: Exception) -> None:
+    def _refuse_upgrade(self, error: Exception) -> None:
         if not self.upgraded.done():
-            self.upgraded.set_exception(why)
+            self.upgraded.set_exception(error)
         self._connection.drop()
 
-    def _break(self, fault: UpstreamFault) -> None:
+    def _fail(self, fault: UpstreamFault) -> None:
         if self._fault is None:
             self._fault = fault
             self._connection.drop()
-            self._wake()
+            self._wake_reader()
 
-    def _wake(self) -> None:
+    def _wake_reader(self) -> None:
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
@@ -199,30 +199,30 @@ class _Upgrade:
         self._headers: list[tuple[str, str]] = []
         self._body = bytearray()
         self._length = 0
-        self._is_whole = False
+        self._is_complete = False
 
     def feed(self, data: bytes) -> bytes | None:
         """The bytes after a successful response; None if it is incomplete. Raises for any other response."""
         self._length += len(data)
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade as switch:
+        except httptools.HttpParserUpgrade as upgrade:
             if not self._protocol.is_valid_response(self._parser.get_status_code(), self._headers):
-                raise self._nonsense() from None
-            return data[switch.args[0] :]
+                raise self._invalid_response() from None
+            return data[upgrade.args[0] :]
         except httptools.HttpParserError:
-            raise self._nonsense() from None
-        if self._is_whole or self._length > MAX_REFUSAL:
+            raise self._invalid_response() from None
+        if self._is_complete or self._length > MAX_REFUSAL_BYTES:
             raise UpgradeRefused(self._parser.get_status_code(), dict(self._headers), bytes(self._body))
         return None
 
-    def cut_off(self) -> Exception:
+    def error_at_end(self) -> Exception:
         """The error if the connection ends here."""
         if self._headers:
             return UpgradeRefused(self._parser.get_status_code(), dict(self._headers), bytes(self._body))
         return UpstreamFault("the server closed the connection without a response", code="upstream_disconnected")
 
-    def _nonsense(self) -> UpstreamFault:
+    def _invalid_response(self) -> UpstreamFault:
         return UpstreamFault("the server's response to the upgrade is not valid", code="upstream_invalid_response")
 
     # The parser's side
@@ -234,8 +234,8 @@ class _Upgrade:
         self._body += body
 
     def on_message_complete(self) -> None:
-        self._is_whole = True
+        self._is_complete = True
 
 
-def _silent(seconds: float) -> UpstreamFault:
+def _timeout_fault(seconds: float) -> UpstreamFault:
     return UpstreamFault(f"the server sent nothing for {seconds:g} s", code="upstream_timeout", status=504)

@@ -44,7 +44,7 @@ class WebSocketProtocol(ClientProtocol):
             if frame.opcode not in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
                 continue
             try:
-                text = self._join(frame)
+                text = self._join_frame(frame)
             except UnicodeDecodeError:
                 self.fail(CloseCode.INVALID_DATA, "a text message that is no UTF-8")
                 break
@@ -58,7 +58,7 @@ class WebSocketProtocol(ClientProtocol):
             self.current_size = None
         super().recv_frame(frame)
 
-    def _join(self, frame: Frame) -> str | None:
+    def _join_frame(self, frame: Frame) -> str | None:
         """The message that `frame` ends. Binary messages are ignored, since this API does not use them."""
         if frame.opcode is not Opcode.CONT:
             self._is_text = frame.opcode is Opcode.TEXT
