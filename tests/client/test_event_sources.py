@@ -168,7 +168,7 @@ def test_consecutive_streams_reuse_one_connection() -> None:
 def test_connection_with_a_late_end_is_reused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when the stream object is already released."""
     monkeypatch.setattr(
-        "antiphon.client.event_sources.LINGER", BOUND
+        "antiphon.client.event_sources.LINGER_SECONDS", BOUND
     )  # a busy machine needs longer than two seconds to get to the end
     gate = Gate()
     events = GOOD.read_bytes()
@@ -188,7 +188,7 @@ def test_connection_with_a_late_end_is_reused(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_connection_without_an_end_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("antiphon.client.event_sources.LINGER", 0.0)
+    monkeypatch.setattr("antiphon.client.event_sources.LINGER_SECONDS", 0.0)
     endless = testing.exactly(testing.SSE_HEAD, GOOD.read_bytes(), testing.end("hang"))
 
     async def work(client: AsyncClient) -> None:

@@ -120,7 +120,7 @@ def test_truncated_answer_raises_disconnected() -> None:
 
 
 def test_oversized_answer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("antiphon.client.asynchronous.MAX_BODY", 10)
+    monkeypatch.setattr("antiphon.client.asynchronous.MAX_BODY_BYTES", 10)
     assert "expected at most 10 bytes" in refused(HELLO).message
 
 

@@ -17,7 +17,7 @@ from antiphon import sse
 from antiphon.config import Config, StoreConfig, Timeouts
 from antiphon.errors import ApiError, InvalidValue
 from antiphon.producer import Agent, Turn, agent
-from antiphon.producer.transport import MAX_HELD, AgentTransport
+from antiphon.producer.transport import MAX_PENDING_BYTES, AgentTransport
 from antiphon.testing import ChatServer, text, turn
 from antiphon.upstream.http import HttpTransport
 from antiphon.upstream.transport import UpstreamResponse
@@ -187,7 +187,7 @@ def test_agent_waits_for_a_slow_reader(kind: str) -> None:
         answer = await _ask(AgentTransport({"lab:agent": long}, HttpTransport({})))
         for _ in range(100):
             await asyncio.sleep(0)
-        assert written < 2 * MAX_HELD
+        assert written < 2 * MAX_PENDING_BYTES
         return await _all(answer)
 
     assert asyncio.run(read()).count(f"response.{kind}.delta".encode()) == 2000  # the name of the event, and its type

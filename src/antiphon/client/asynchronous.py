@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self, Unpack, cast
 
 from antiphon.client.event_sources import HttpEventSource
-from antiphon.client.exchange import MAX_BODY, RequestSender, is_stream, losses_in_headers, read_answer_body
+from antiphon.client.exchange import MAX_BODY_BYTES, RequestSender, is_stream, losses_in_headers, read_answer_body
 from antiphon.client.functions import Function
 from antiphon.client.model_list import Model, read_models
 from antiphon.client.response_decoding import raise_failure, read_response
@@ -94,7 +94,9 @@ class AsyncClient:
         if is_stream(answer):  # some servers always stream
             source = HttpEventSource(self._sender, _return_answer(answer), prepared, is_stored=False)
             return await ResponseStream(source, on_losses=self._on_losses).final()
-        response, losses = read_response(self._sender.server, prepared.sent, await read_answer_body(answer, MAX_BODY))
+        response, losses = read_response(
+            self._sender.server, prepared.server_request, await read_answer_body(answer, MAX_BODY_BYTES)
+        )
         prepared.losses.extend(losses)
         prepared.losses.extend(losses_in_headers(answer))
         self._report(prepared.losses)
@@ -152,7 +154,7 @@ class AsyncClient:
         async def send_request() -> UpstreamResponse:
             return await self._sender.send("GET", url)
 
-        no_call = PreparedCall(request=Request(), sent=Request(), body=b"", url=url, losses=Losses())
+        no_call = PreparedCall(request=Request(), server_request=Request(), body=b"", url=url, losses=Losses())
         return ResponseStream(HttpEventSource(self._sender, send_request, no_call, is_stored=True), after)
 
     async def cancel(self, id: str) -> Response:

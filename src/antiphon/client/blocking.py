@@ -346,9 +346,9 @@ class _LoopThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Returns the result of `work`. An interrupt (Ctrl-C) cancels the work."""
-        future = asyncio.run_coroutine_threadsafe(work, self._running_loop())
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Returns the result of `coroutine`. An interrupt (Ctrl-C) cancels it."""
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._running_loop())
         try:
             return future.result()
         except BaseException:
@@ -358,18 +358,18 @@ class _LoopThread:
     def call(self, function: Callable[[], None]) -> None:
         """Calls a function in the loop's thread."""
 
-        async def work() -> None:
+        async def call_function() -> None:
             function()
 
-        self.run(work())
+        self.run(call_function())
 
-    def stop(self, last: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Runs `last`, then ends the thread."""
+    def stop(self, close_client: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Runs `close_client`, then ends the thread."""
         with self._lock:
             loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
         if loop is None or thread is None:
             return
-        asyncio.run_coroutine_threadsafe(last(), loop).result()
+        asyncio.run_coroutine_threadsafe(close_client(), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final, Protocol
 
-from antiphon.client.exchange import MAX_BODY, RequestSender, is_json, losses_in_headers, read_answer_body
+from antiphon.client.exchange import MAX_BODY_BYTES, RequestSender, is_json, losses_in_headers, read_answer_body
 from antiphon.client.response_decoding import NumberedEvents, events_to_hub, raise_failure, read_response
 from antiphon.client.server import PreparedCall, as_server_fault, request_id_in
 from antiphon.errors import ApiError, UpstreamFault
@@ -17,7 +17,7 @@ from antiphon.protocol.losses import Losses
 from antiphon.upstream.stream_reader import StreamReader
 from antiphon.upstream.transport import UpstreamResponse
 
-LINGER: Final = 2.0  # seconds between the last event of a stream and the end of its connection
+LINGER_SECONDS: Final = 2.0  # between the last event of a stream and the end of its connection
 
 
 class EventSource(Protocol):
@@ -40,7 +40,7 @@ class EventSource(Protocol):
         """Sends the request. Raises the server's error."""
         ...
 
-    async def next(self) -> list[StreamEvent]:
+    async def next_events(self) -> list[StreamEvent]:
         """The next events, as many as arrived together; empty at the end."""
         ...
 
@@ -60,7 +60,7 @@ class HttpEventSource:
     def __init__(
         self,
         sender: RequestSender,
-        ask: Callable[[], Awaitable[UpstreamResponse]],
+        send_request: Callable[[], Awaitable[UpstreamResponse]],
         prepared: PreparedCall,
         *,
         is_stored: bool,
@@ -68,10 +68,10 @@ class HttpEventSource:
         self.error: ApiError | None = None
         self.request_id: str | None = None
         self._sender = sender
-        self._ask = ask
+        self._send_request = send_request
         self._prepared = prepared
         self._is_stored = is_stored
-        self._to_hub = events_to_hub(sender.server, prepared.sent, counts=is_stored)
+        self._to_hub = events_to_hub(sender.server, prepared.server_request, tracks_numbers=is_stored)
         self._reader = StreamReader(self._to_hub)
         self._answer: UpstreamResponse | None = None
         self._pieces: AsyncIterator[bytes] | None = None
@@ -86,9 +86,9 @@ class HttpEventSource:
         return losses
 
     async def open(self) -> None:
-        self._start_reading(await self._ask())
+        self._start_reading(await self._send_request())
 
-    async def next(self) -> list[StreamEvent]:
+    async def next_events(self) -> list[StreamEvent]:
         while not self._has_ended:
             if self._answer is not None and self._pieces is None:
                 return await self._read_whole_response(self._answer)
@@ -108,11 +108,11 @@ class HttpEventSource:
         return []
 
     def end(self) -> None:
-        """Leaves the connection open for `LINGER` seconds, so that it can end and be reused; then closes it."""
+        """Leaves the connection open for `LINGER_SECONDS`, so that it can end and be reused; then closes it."""
         self._has_ended = True
         assert self._answer is not None  # the terminal event came from it
         # The iterator closes the connection when it is garbage-collected, so the timer keeps a reference to it.
-        asyncio.get_running_loop().call_later(LINGER, _hang_up, self._answer, self._pieces)
+        asyncio.get_running_loop().call_later(LINGER_SECONDS, _abort_answer, self._answer, self._pieces)
         self._answer = None
 
     def close(self) -> None:
@@ -137,7 +137,7 @@ class HttpEventSource:
         """Replays a whole response as events: some servers ignore `stream`."""
         self._has_ended = True
         response, losses = read_response(
-            self._sender.server, self._prepared.sent, await read_answer_body(answer, MAX_BODY)
+            self._sender.server, self._prepared.server_request, await read_answer_body(answer, MAX_BODY_BYTES)
         )
         raise_failure(self._sender.server, response)
         self._prepared.losses.extend(losses)
@@ -146,15 +146,17 @@ class HttpEventSource:
     # A stream of a stored response
 
     def _can_reconnect(self) -> bool:
-        return self._is_stored and isinstance(self._to_hub, NumberedEvents) and self._to_hub.last is not None
+        return self._is_stored and isinstance(self._to_hub, NumberedEvents) and self._to_hub.last_number is not None
 
     async def _reconnect(self, fault: UpstreamFault | None) -> None:
         """Opens another connection, for the events after the newest one. If that fails, the fault is raised: the
         response itself has not failed, and the caller can resume it later."""
         assert isinstance(self._to_hub, NumberedEvents)
-        cut = UpstreamFault("the server ended the stream before the end of the response", code="upstream_disconnected")
-        if not await self._sender.retries.wait(self._empty_connections, cut):
-            raise fault or cut
+        cut_fault = UpstreamFault(
+            "the server ended the stream before the end of the response", code="upstream_disconnected"
+        )
+        if not await self._sender.retries.wait(self._empty_connections, cut_fault):
+            raise fault or cut_fault
         self._empty_connections += 1
         self._reader = StreamReader(self._to_hub)  # a partial frame is sent again
         url = self._sender.server.response_url(
@@ -163,6 +165,6 @@ class HttpEventSource:
         self._start_reading(await self._sender.send("GET", url))
 
 
-def _hang_up(answer: UpstreamResponse, pieces: AsyncIterator[bytes] | None) -> None:
+def _abort_answer(answer: UpstreamResponse, pieces: AsyncIterator[bytes] | None) -> None:
     del pieces
     answer.abort()

@@ -15,8 +15,8 @@ from antiphon.upstream.body import read_body
 from antiphon.upstream.http import HttpTransport
 from antiphon.upstream.transport import UpstreamResponse
 
-MAX_BODY: Final = 64 * 1024 * 1024
-MAX_ERROR: Final = 256 * 1024
+MAX_BODY_BYTES: Final = 64 * 1024 * 1024
+MAX_ERROR_BYTES: Final = 256 * 1024
 
 
 class RequestSender:
@@ -39,7 +39,7 @@ class RequestSender:
                 attempt += 1
 
     async def send_and_read(self, method: str, url: str, body: bytes = b"") -> bytes:
-        return await read_answer_body(await self.send(method, url, body), MAX_BODY)
+        return await read_answer_body(await self.send(method, url, body), MAX_BODY_BYTES)
 
     async def _send_once(self, method: str, url: str, body: bytes) -> UpstreamResponse:
         try:
@@ -87,7 +87,7 @@ def losses_in_headers(answer: UpstreamResponse) -> Losses:
 
 async def _error_body(answer: UpstreamResponse) -> bytes:
     try:
-        return await read_answer_body(answer, MAX_ERROR)
+        return await read_answer_body(answer, MAX_ERROR_BYTES)
     except UpstreamFault:
         answer.abort()
         return b""  # the error is made from the status alone

@@ -43,7 +43,7 @@ class CallOutcome(Struct, frozen=True):
 def tool_from_function(function: Function) -> PythonTool:
     """Makes a tool of a function. Parameters must be named; their types can be all that msgspec supports."""
     name = getattr(function, "__name__", "")
-    if not NAME.fullmatch(name):
+    if not TOOL_NAME.fullmatch(name):
         raise TypeError(
             f"{name or function!r} cannot be a tool: expected a function whose name has only letters, digits and _"
         )
@@ -52,7 +52,7 @@ def tool_from_function(function: Function) -> PythonTool:
     fields: list[tuple[str, Any, Any] | tuple[str, Any]] = []
     defaults: dict[str, Any] = {}
     for parameter in inspect.signature(function).parameters.values():
-        if parameter.kind not in NAMED:
+        if parameter.kind not in NAMED_KINDS:
             raise TypeError(f"{name}() cannot be a tool: the parameter {parameter} cannot be passed by name")
         hint = _described_type(hints.get(parameter.name, Any), descriptions.get(parameter.name))
         if parameter.default is parameter.empty:
@@ -74,13 +74,13 @@ async def call_function(tool: PythonTool, arguments: str) -> CallOutcome:
     try:
         # `strict=False` accepts "3" for 3.
         decoded = msgspec.json.decode(arguments or "{}", type=tool.arguments, strict=False)
-        named = {
+        decoded_arguments = {
             name: value for name in tool.arguments.__struct_fields__ if (value := getattr(decoded, name)) is not UNSET
         }
         if inspect.iscoroutinefunction(tool.function):
-            result = await tool.function(**named)
+            result = await tool.function(**decoded_arguments)
         else:
-            result = await asyncio.to_thread(tool.function, **named)
+            result = await asyncio.to_thread(tool.function, **decoded_arguments)
         return CallOutcome(result if isinstance(result, str) else msgspec.json.encode(result).decode())
     except Exception as error:  # the user's code may raise anything; the model gets the error
         return CallOutcome(f"{type(error).__name__}: {error}", failed=True)
@@ -106,8 +106,8 @@ def _described_type(hint: Any, description: str | None) -> Any:
     """The type with its description, from `Annotated[int, "in metres"]` or from the docstring."""
     metadata: tuple[Any, ...] = ()
     if get_origin(hint) is Annotated:
-        hint, *rest = get_args(hint)
-        metadata = tuple(rest)
+        hint, *notes = get_args(hint)
+        metadata = tuple(notes)
     metadata = tuple(Meta(description=note) if isinstance(note, str) else note for note in metadata)
     if description and not any(isinstance(note, Meta) and note.description for note in metadata):
         metadata = (*metadata, Meta(description=description))
@@ -118,18 +118,18 @@ def _described_type(hint: Any, description: str | None) -> Any:
 
 def _parse_docstring(doc: str) -> tuple[str, dict[str, str]]:
     """The descriptions of the function and of its parameters (under `Args:`, or after `:param name:`)."""
-    descriptions = {name: " ".join(text.split()) for name, text in AFTER_PARAM.findall(doc)}
-    head, args, rest = doc.partition("\nArgs:\n")
+    descriptions = {name: " ".join(text.split()) for name, text in PARAM_FIELD.findall(doc)}
+    head, args, args_section = doc.partition("\nArgs:\n")
     if args:
-        section = SECTION.split(rest)[0]
-        descriptions |= {name: " ".join(text.split()) for name, text in IN_ARGS.findall(section)}
-    about = SECTION.split(FIELD_LINE.split(head)[0])[0]
-    return about.strip(), descriptions
+        section = SECTION_HEADING.split(args_section)[0]
+        descriptions |= {name: " ".join(text.split()) for name, text in ARGS_ENTRY.findall(section)}
+    description = SECTION_HEADING.split(FIELD_LINE.split(head)[0])[0]
+    return description.strip(), descriptions
 
 
-NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
-NAMED: Final = frozenset({inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY})
-SECTION: Final = re.compile(r"^(?:Args|Returns|Raises|Yields|Examples?|Notes?):\s*$", re.MULTILINE)
-AFTER_PARAM: Final = re.compile(r"^:param (\w+):[ \t]*((?:.*)(?:\n[ \t]+.*)*)", re.MULTILINE)
+TOOL_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+NAMED_KINDS: Final = frozenset({inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY})
+SECTION_HEADING: Final = re.compile(r"^(?:Args|Returns|Raises|Yields|Examples?|Notes?):\s*$", re.MULTILINE)
+PARAM_FIELD: Final = re.compile(r"^:param (\w+):[ \t]*((?:.*)(?:\n[ \t]+.*)*)", re.MULTILINE)
 FIELD_LINE: Final = re.compile(r"^:\w+", re.MULTILINE)
-IN_ARGS: Final = re.compile(r"^ {2,4}(\w+)(?: \([^)\n]*+\))?+:[ \t]*((?:.*)(?:\n {5,}.*)*)", re.MULTILINE)
+ARGS_ENTRY: Final = re.compile(r"^ {2,4}(\w+)(?: \([^)\n]*+\))?+:[ \t]*((?:.*)(?:\n {5,}.*)*)", re.MULTILINE)

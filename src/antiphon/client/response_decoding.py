@@ -29,11 +29,11 @@ from antiphon.protocol.response import Response, make_initial_response
 from antiphon.protocol.status import ResponseStatus
 
 
-def events_to_hub(server: Server, request: Request, *, counts: bool = False) -> EventsToHub:
-    """Returns the decoder of one stream. `counts` tracks sequence numbers, for a stream that may continue on another
-    connection."""
+def events_to_hub(server: Server, request: Request, *, tracks_numbers: bool = False) -> EventsToHub:
+    """Returns the decoder of one stream. `tracks_numbers`: sequence numbers are tracked, for a stream that may
+    continue on another connection."""
     if server.dialect.is_hub:
-        return NumberedEvents(server, request, counts=counts)
+        return NumberedEvents(server, request, tracks_numbers=tracks_numbers)
     return server.dialect.events_to_hub(request, _make_initial_response(request), STAMPS, server.wire)
 
 
@@ -42,7 +42,7 @@ def read_response(server: Server, request: Request, body: bytes) -> tuple[Respon
     initial_response = _make_initial_response(request)
     if server.dialect.is_hub:
         try:
-            return _sealed(server, codec.decode_response(body)), Losses()
+            return _seal_reasoning(server, codec.decode_response(body)), Losses()
         except ApiError:
             initial_response = _make_initial_response(request, _decode_metadata(body))
     return server.dialect.response_to_hub(body, request, initial_response, STAMPS, server.wire)
@@ -61,10 +61,10 @@ def raise_failure(server: Server, response: Response) -> None:
 class NumberedEvents:
     """Decodes one stream of the responses dialect, which may span several connections."""
 
-    def __init__(self, server: Server, request: Request, *, counts: bool) -> None:
+    def __init__(self, server: Server, request: Request, *, tracks_numbers: bool) -> None:
         self.id: str | None = None  # of the response
-        self.last: int | None = None  # the server's sequence number of the newest event, if `counts`
-        self._counts = counts
+        self.last_number: int | None = None  # the server's sequence number of the newest event, if `tracks_numbers`
+        self._tracks_numbers = tracks_numbers
         self._skip_through: int | None = None  # `last` when the previous connection broke
         self._server = server
         self._request = request
@@ -81,21 +81,21 @@ class NumberedEvents:
 
     def feed(self, frame: sse.Frame) -> list[StreamEvent]:
         to_hub = self._to_hub or self._create_decoder(frame)
-        if self._counts and (number := _sequence_number(frame.data)) is not None:
+        if self._tracks_numbers and (number := _sequence_number(frame.data)) is not None:
             if self._skip_through is not None and number <= self._skip_through:
                 return []
-            self.last = number
+            self.last_number = number
         events = to_hub.feed(frame)
         if events and type(events[-1]) is ResponseFailed:
-            return _as_cancelled(events, frame)
+            return _without_cancellation_error(events, frame)
         if events and type(events[-1]) is ResponseCompleted:
-            events[-1] = _as_timed(events[-1], frame)
+            events[-1] = _with_completion_time(events[-1], frame)
         return events
 
     def mark_reconnect(self) -> int | None:
         """Prepares for another connection: events up to the returned number were delivered and will be skipped."""
-        self._skip_through = self.last
-        return self.last
+        self._skip_through = self.last_number
+        return self.last_number
 
     def finish(self, error: ApiError | None = None) -> list[StreamEvent]:
         return (self._to_hub or self._create_decoder(EMPTY_FRAME)).finish(error)
@@ -174,22 +174,22 @@ def _sequence_number(data: bytes) -> int | None:
         return None
 
 
-def _as_cancelled(events: list[StreamEvent], frame: sse.Frame) -> list[StreamEvent]:
+def _without_cancellation_error(events: list[StreamEvent], frame: sse.Frame) -> list[StreamEvent]:
     """Removes the error: a cancelled response ends with `response.failed`, but its status is `cancelled`."""
-    end = events[-1]
-    if type(end) is not ResponseFailed or _status_in(_response_in(frame.data)) != ResponseStatus.CANCELLED:
+    terminal_event = events[-1]
+    if type(terminal_event) is not ResponseFailed or _status_in(_response_in(frame.data)) != ResponseStatus.CANCELLED:
         return events
-    cancelled = replace(end.response, status=ResponseStatus.CANCELLED, error=None)
-    before = [event for event in events if event.sequence_number < end.sequence_number - 1]
-    return [*before, ResponseFailed(sequence_number=end.sequence_number - 1, response=cancelled)]
+    cancelled = replace(terminal_event.response, status=ResponseStatus.CANCELLED, error=None)
+    earlier_events = [event for event in events if event.sequence_number < terminal_event.sequence_number - 1]
+    return [*earlier_events, ResponseFailed(sequence_number=terminal_event.sequence_number - 1, response=cancelled)]
 
 
-def _as_timed(end: ResponseCompleted, frame: sse.Frame) -> ResponseCompleted:
+def _with_completion_time(terminal_event: ResponseCompleted, frame: sse.Frame) -> ResponseCompleted:
     """Uses the server's `completed_at` if it sent one. Otherwise the time of receipt stays."""
     completed_at = _decode_metadata(_response_in(frame.data)).completed_at
     if completed_at is None:
-        return end
-    return replace(end, response=replace(end.response, completed_at=int(completed_at)))
+        return terminal_event
+    return replace(terminal_event, response=replace(terminal_event.response, completed_at=int(completed_at)))
 
 
 def _status_in(response: Raw) -> str | None:
@@ -199,7 +199,7 @@ def _status_in(response: Raw) -> str | None:
         return None
 
 
-def _sealed(server: Server, response: Response) -> Response:
+def _seal_reasoning(server: Server, response: Response) -> Response:
     """RSN-2: marks encrypted reasoning with the server that made it, as streams do."""
     output: list[Item] = []
     for item in response.output:

@@ -19,13 +19,13 @@ class Retries(Struct, frozen=True, kw_only=True):
     """How often a request is retried, and how long a wait may be.
 
     Example:
-        client = Client(model="mock-1", retries=Retries(times=5, longest=120.0))
+        client = Client(model="mock-1", retries=Retries(times=5, max_wait=120.0))
         client.close()
     """
 
     times: int = 2
-    #: The longest wait in seconds. If the server asks for a longer one, the error is raised.
-    longest: float = 60.0
+    #: The maximum wait in seconds. If the server asks for a longer one, the error is raised.
+    max_wait: float = 60.0
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
     async def wait(self, attempt: int, error: ApiError) -> bool:
@@ -38,8 +38,8 @@ class Retries(Struct, frozen=True, kw_only=True):
             return False
         seconds = error.retry_after
         if seconds is None:
-            seconds = min(FIRST_WAIT * 2**attempt, LONGEST_BACKOFF) * random.uniform(0.75, 1.0)
-        if seconds > self.longest:
+            seconds = min(FIRST_WAIT_SECONDS * 2**attempt, MAX_BACKOFF_SECONDS) * random.uniform(0.75, 1.0)
+        if seconds > self.max_wait:
             return False
         await self.sleep(seconds)
         return True
@@ -50,7 +50,7 @@ def is_retryable(error: ApiError) -> bool:
     return error.code in RETRYABLE_CODES or error.status in RETRYABLE_STATUSES
 
 
-FIRST_WAIT: Final = 0.5
-LONGEST_BACKOFF: Final = 8.0
+FIRST_WAIT_SECONDS: Final = 0.5
+MAX_BACKOFF_SECONDS: Final = 8.0
 RETRYABLE_CODES: Final = frozenset({"upstream_unavailable", "upstream_disconnected"})
 RETRYABLE_STATUSES: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 529})

@@ -50,21 +50,21 @@ class Server(Struct, frozen=True, kw_only=True):
         """Whether its responses can be retrieved later."""
         return isinstance(self.wire, ResponsesWire) and self.wire.stateful
 
-    def response_url(self, id: str, rest: str = "") -> str:
+    def response_url(self, id: str, suffix: str = "") -> str:
         """The URL of a stored response; `rest` is appended to the id."""
         if not self.stores_responses:
             message = f"this server ({self.profile.name}) stores no responses: only servers of the responses dialect do"
             raise UnsupportedParameter(message, param="id")
         if not id or not id.isascii() or not id.replace("_", "").replace("-", "").isalnum():
             raise ClientFault(f"id: expected the id of a response, such as 'resp_0123', got {id[:100]!r}", param="id")
-        return f"{self.base_url}/responses/{id}{rest}"
+        return f"{self.base_url}/responses/{id}{suffix}"
 
 
 class PreparedCall(Struct, frozen=True, kw_only=True):
     """A request that is ready to be sent."""
 
     request: Request  # as the caller gave it
-    sent: Request  # after the quirks of the server's profile
+    server_request: Request  # after the quirks of the server's profile
     body: bytes
     url: str
     losses: Losses
@@ -80,33 +80,35 @@ def server_at(
     timeouts: Timeouts | None = None,
 ) -> Server:
     """The server at an address. The version (`/v1`) may be omitted."""
-    chosen = (
+    loaded_profile = (
         profile
         if isinstance(profile, Profile)
         else load_profile(profile or SERVER_DIALECTS[dialect or "responses"].default_profile)
     )
-    if dialect is not None and chosen.dialect != dialect:
+    if dialect is not None and loaded_profile.dialect != dialect:
         raise ClientFault(
-            f"dialect: expected {chosen.dialect!r}, the dialect of the profile {chosen.name!r}, got {dialect!r}",
+            f"dialect: expected {loaded_profile.dialect!r}, the dialect of the profile {loaded_profile.name!r}, got {dialect!r}",
             param="dialect",
         )
-    wire = chosen.wire
-    if isinstance(wire, ResponsesWire) and chosen.name == SERVER_DIALECTS["responses"].default_profile:
+    wire = loaded_profile.wire
+    if isinstance(wire, ResponsesWire) and loaded_profile.name == SERVER_DIALECTS["responses"].default_profile:
         wire = replace(wire, stateful=True)  # a stateless server answers with an error itself
-    sent = {
+    all_headers = {
         "content-type": "application/json",
         "user-agent": f"antiphon/{__version__}",
-        **chosen.headers,
+        **loaded_profile.headers,
         **(headers or {}),
     }
     if key:
-        sent[chosen.key_header] = f"Bearer {key}" if chosen.key_header == "authorization" else key
+        all_headers[loaded_profile.key_header] = (
+            f"Bearer {key}" if loaded_profile.key_header == "authorization" else key
+        )
     return Server(
-        base_url=_base(url, chosen.dialect),
-        profile=chosen,
+        base_url=_base_url(url, loaded_profile.dialect),
+        profile=loaded_profile,
         wire=wire,
-        dialect=SERVER_DIALECTS[chosen.dialect],
-        headers=sent,
+        dialect=SERVER_DIALECTS[loaded_profile.dialect],
+        headers=all_headers,
         timeouts=timeouts or DEFAULT_TIMEOUTS,
     )
 
@@ -121,11 +123,11 @@ def prepare_call(server: Server, settings: Mapping[str, Any]) -> PreparedCall:
             if getattr(request, name):
                 message = f"{name}: this server ({server.profile.name}) stores no responses, so none can be continued"
                 raise UnsupportedParameter(message, param=name)
-    sent, losses = server.profile.apply_quirks(request)
-    body, dialect_losses = server.dialect.request_from_hub(sent, server.wire)
+    server_request, losses = server.profile.apply_quirks(request)
+    body, dialect_losses = server.dialect.request_from_hub(server_request, server.wire)
     losses.extend(dialect_losses)
     url = turn_url(server.dialect, server.base_url, request.model or "", streams=bool(request.stream))
-    return PreparedCall(request=request, sent=sent, body=body, url=url, losses=losses)
+    return PreparedCall(request=request, server_request=server_request, body=body, url=url, losses=losses)
 
 
 def error_from_answer(server: Server, status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
@@ -188,7 +190,7 @@ def _error_message(body: bytes) -> str:
         return ""
 
 
-def _base(url: str, dialect: ServerDialectName) -> str:
+def _base_url(url: str, dialect: ServerDialectName) -> str:
     base = url.strip().rstrip("/")
     if "://" not in base:
         base = f"http://{base}"

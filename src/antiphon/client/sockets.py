@@ -48,8 +48,8 @@ class ResponseSocket:
             self._socket = await open_websocket(
                 self._sender.network, f"{server.base_url}/responses", server.headers, server.timeouts
             )
-        except UpgradeRefused as refused:
-            raise error_from_answer(server, refused.status, refused.headers, refused.body) from None
+        except UpgradeRefused as refusal:
+            raise error_from_answer(server, refusal.status, refusal.headers, refusal.body) from None
         except UpstreamFault as fault:
             raise as_server_fault(fault) from None
         return self
@@ -117,7 +117,7 @@ class SocketEventSource:
         self._socket = socket
         self._prepared = prepared
         self._on_start = on_start
-        self._to_hub = events_to_hub(sender.server, prepared.sent)
+        self._to_hub = events_to_hub(sender.server, prepared.server_request)
         self._has_events = False
 
     @property
@@ -132,7 +132,7 @@ class SocketEventSource:
         self._socket.send('{"type":"response.create",' + self._prepared.body.decode()[1:])
         self.is_in_flight = True
 
-    async def next(self) -> list[StreamEvent]:
+    async def next_events(self) -> list[StreamEvent]:
         while self.is_in_flight:
             try:
                 events = self._decode((await self._socket.receive()).encode())

@@ -34,7 +34,7 @@ class ResponseStream:
     def __init__(self, source: EventSource, after: int | None = None, on_losses: OnLosses | None = None) -> None:
         self._source = source
         self._on_losses = on_losses
-        self._after = -1 if after is None else after
+        self._after_number = -1 if after is None else after
         self._fold = Fold()
         self._unfolded: list[StreamEvent] = []
         self._final: Response | None = None
@@ -77,18 +77,18 @@ class ResponseStream:
         """
         await self._open()
         while self._final is None:
-            events = await self._source.next()
+            events = await self._source.next_events()
             if not events:
                 break
             self._unfolded += events
-            last = events[-1]
-            if type(last) in ENDS:
-                self._final = last.response  # type: ignore[union-attr]
+            last_event = events[-1]
+            if type(last_event) in TERMINAL_EVENTS:
+                self._final = last_event.response  # type: ignore[union-attr]
                 self._unfolded.clear()
                 self._source.end()
                 self._report_losses()
-            if events[0].sequence_number <= self._after:
-                events = [event for event in events if event.sequence_number > self._after]
+            if events[0].sequence_number <= self._after_number:
+                events = [event for event in events if event.sequence_number > self._after_number]
             if events:
                 return events
         return []
@@ -176,4 +176,4 @@ class ResponseStream:
             on_losses(self.losses)
 
 
-ENDS: Final[frozenset[type]] = frozenset({ResponseCompleted, ResponseFailed, ResponseIncomplete})
+TERMINAL_EVENTS: Final[frozenset[type]] = frozenset({ResponseCompleted, ResponseFailed, ResponseIncomplete})

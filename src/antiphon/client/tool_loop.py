@@ -19,7 +19,7 @@ from antiphon.protocol.request import ENCRYPTED_IF_ANY, input_items
 from antiphon.protocol.response import Response
 from antiphon.protocol.status import ItemStatus, ResponseStatus
 
-Ask = Callable[[dict[str, Any]], Awaitable[Response]]
+RunTurn = Callable[[dict[str, Any]], Awaitable[Response]]
 
 
 class ToolCall(Struct, frozen=True, kw_only=True):
@@ -53,17 +53,19 @@ class ToolRun(Struct, frozen=True, kw_only=True):
 
 
 async def run_tools(
-    ask: Ask, functions: Sequence[Function], settings: Mapping[str, Any], max_tool_calls: int
+    run_turn: RunTurn, functions: Sequence[Function], settings: Mapping[str, Any], max_tool_calls: int
 ) -> ToolRun:
     """Repeats until the model calls no more tools. After `max_tool_calls` calls it must answer without tools."""
     if max_tool_calls < 1:
         raise ClientFault(f"max_tool_calls: expected at least 1, got {max_tool_calls}", param="max_tool_calls")
-    return await _Loop(ask, functions, settings, max_tool_calls).run()
+    return await _ToolLoop(run_turn, functions, settings, max_tool_calls).run()
 
 
-class _Loop:
-    def __init__(self, ask: Ask, functions: Sequence[Function], settings: Mapping[str, Any], max_calls: int) -> None:
-        self._ask = ask
+class _ToolLoop:
+    def __init__(
+        self, run_turn: RunTurn, functions: Sequence[Function], settings: Mapping[str, Any], max_calls: int
+    ) -> None:
+        self._run_turn = run_turn
         self._tools: dict[str, PythonTool] = {tool.name: tool for tool in map(tool_from_function, functions)}
         if len(self._tools) < len(functions):
             raise ClientFault("tools: two functions have the same name", param="tools")
@@ -71,7 +73,7 @@ class _Loop:
         # The whole conversation is sent each time, so nothing is stored; reasoning then comes encrypted.
         self._settings = {"store": False, "include": [ENCRYPTED_IF_ANY], **settings}
         self._settings["tools"] = [*(tool.param for tool in self._tools.values()), *other_tools]
-        self._other_tools = {_name_of(tool) for tool in other_tools}
+        self._other_tool_names = {_tool_name(tool) for tool in other_tools}
         self._max_calls = max_calls
         self._calls: list[ToolCall] = []
 
@@ -79,10 +81,10 @@ class _Loop:
         request = codec.decode_request(codec.encode({"input": self._settings.get("input")}))
         history = list(input_items(request))
         while True:
-            response = await self._ask({**self._settings, "input": history})
+            response = await self._run_turn({**self._settings, "input": history})
             history += [codec.decode_item_param(codec.encode(item)) for item in response.output]  # ITEM-6
             calls = response.function_calls
-            own_calls = [call for call in calls if call.name not in self._other_tools]
+            own_calls = [call for call in calls if call.name not in self._other_tool_names]
             may_continue = len(self._calls) < self._max_calls and response.status == ResponseStatus.COMPLETED
             if own_calls and may_continue:
                 history += await self._call_tools(own_calls)
@@ -93,8 +95,8 @@ class _Loop:
 
     async def _call_tools(self, calls: list[FunctionCall]) -> list[ItemParam]:
         """Calls the tools concurrently. Calls beyond the limit get an error as their output."""
-        room = self._max_calls - len(self._calls)
-        results = await asyncio.gather(*map(self._call_tool, calls[:room]))
+        remaining_calls = self._max_calls - len(self._calls)
+        results = await asyncio.gather(*map(self._call_tool, calls[:remaining_calls]))
         self._calls += results
         outputs = [result.output for result in results]
         outputs += [f"not called: the limit of {self._max_calls} calls is reached"] * (len(calls) - len(results))
@@ -113,5 +115,5 @@ class _Loop:
         return ToolCall(name=call.name, arguments=call.arguments, output=output, failed=failed)
 
 
-def _name_of(tool: Any) -> Any:
+def _tool_name(tool: Any) -> Any:
     return tool.get("name") if isinstance(tool, Mapping) else getattr(tool, "name", None)

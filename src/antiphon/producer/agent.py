@@ -24,11 +24,11 @@ from antiphon.protocol.writer import ResponseWriter
 if TYPE_CHECKING:
     from antiphon.http.asgi import Receive, Scope, Send
 
-Run = Callable[[Turn], Awaitable[None]]
+AgentFunction = Callable[[Turn], Awaitable[None]]
 LOG: Final = logging.getLogger("antiphon.agent")
 
 
-def agent(*, model: str) -> Callable[[Run], Agent]:
+def agent(*, model: str) -> Callable[[AgentFunction], Agent]:
     """Makes an async function an agent; `model` is its name for clients. `antiphon serve --agent` serves it.
 
     Example:
@@ -37,7 +37,7 @@ def agent(*, model: str) -> Callable[[Run], Agent]:
             async with turn.message() as message:
                 await message.write(turn.text)
     """
-    return lambda run: Agent(run, model)
+    return lambda function: Agent(function, model)
 
 
 class Agent:
@@ -51,9 +51,9 @@ class Agent:
         hello = Agent(run, "hello")
     """
 
-    def __init__(self, run: Run, model: str) -> None:
+    def __init__(self, function: AgentFunction, model: str) -> None:
         self.model = model
-        self._run = run
+        self._function = function
 
     async def answer(
         self,
@@ -111,7 +111,7 @@ class Agent:
         limit = asyncio.timeout(total)
         try:
             async with limit:
-                await self._run(turn)
+                await self._function(turn)
         except ApiError as error:
             return error
         except Exception as error:

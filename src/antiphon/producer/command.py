@@ -41,7 +41,7 @@ def command_agent(
         thread = ThreadToHub(turn.writer, ThreadWire(slug=slug))
         prompt_task = asyncio.ensure_future(_write_prompt(process, format_prompt(turn)))
         try:
-            await _read(process, thread, turn)
+            await _read_output(process, thread, turn)
             await prompt_task
             thread.finish()
         finally:
@@ -83,7 +83,7 @@ async def _write_prompt(process: Process, prompt: str) -> None:
     process.stdin.close()
 
 
-async def _read(process: Process, thread: ThreadToHub, turn: Turn) -> None:
+async def _read_output(process: Process, thread: ThreadToHub, turn: Turn) -> None:
     assert process.stdout is not None  # it is a pipe
     lines = JsonLines()
     while piece := await process.stdout.read(READ_SIZE):

@@ -51,7 +51,7 @@ def agent_upstream(spec: str, agent: Agent) -> UpstreamConfig:
 
 def transport_opener(config: Config, folder: str) -> Callable[[Mapping[str, str]], AgentTransport]:
     """The function with which each serving process opens its transport: it imports the agents."""
-    return partial(_open, [each.agent for each in config.upstreams if each.agent], folder)
+    return partial(_open_transport, [upstream.agent for upstream in config.upstreams if upstream.agent], folder)
 
 
 def asgi_app(agent: Agent, config: Config | None = None) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
@@ -71,5 +71,5 @@ def asgi_app(agent: Agent, config: Config | None = None) -> Callable[[Scope, Rec
     return app_under_root
 
 
-def _open(specs: Sequence[str], folder: str, environ: Mapping[str, str]) -> AgentTransport:
+def _open_transport(specs: Sequence[str], folder: str, environ: Mapping[str, str]) -> AgentTransport:
     return AgentTransport({spec: load_agent(spec, folder) for spec in specs}, HttpTransport(environ))

@@ -20,9 +20,9 @@ from antiphon.protocol.events import ResponseCompleted, ResponseFailed, Response
 from antiphon.protocol.request import Request
 from antiphon.upstream.transport import Transport, UpstreamResponse
 
-MAX_HELD: Final = 32 * 1024  # bytes in the buffer before the agent has to wait for the reader
-ENDS: Final[frozenset[type]] = frozenset({ResponseCompleted, ResponseFailed, ResponseIncomplete})
-MAX_RUN_TIME: Final = 0.001  # seconds for which an agent may write without yielding to other tasks
+MAX_PENDING_BYTES: Final = 32 * 1024  # bytes in the buffer before the agent has to wait for the reader
+TERMINAL_EVENTS: Final[frozenset[type]] = frozenset({ResponseCompleted, ResponseFailed, ResponseIncomplete})
+MAX_RUN_SECONDS: Final = 0.001  # seconds for which an agent may write without yielding to other tasks
 
 
 class AgentTransport:
@@ -65,13 +65,13 @@ class AgentAnswer:
         self.headers: dict[str, str] = {"content-type": "text/event-stream"}
         self._from_hub = responses.EventsFromHub(request)
         self._pending: list[bytes] = []
-        self._size = 0
+        self._pending_size = 0
         self._loop = asyncio.get_running_loop()
         self._last_pause = self._loop.time()
         self._has_ended = False
         self._data_ready = asyncio.Event()  # wakes the reader
-        self._room_available = asyncio.Event()  # wakes the agent
-        self._room_available.set()
+        self._can_write = asyncio.Event()  # wakes the agent
+        self._can_write.set()
         self.task = self._loop.create_task(agent.answer(request, self._emit, outlet=self, total=total))
         self.task.add_done_callback(lambda _: self._data_ready.set())
 
@@ -81,7 +81,7 @@ class AgentAnswer:
         try:
             while True:
                 if self._pending:
-                    yield self._take()
+                    yield self._take_pending()
                 elif self.task.done():
                     return
                 else:
@@ -98,27 +98,27 @@ class AgentAnswer:
     # The agent's side
 
     def is_busy(self) -> bool:
-        return self._size > MAX_HELD or self._loop.time() - self._last_pause > MAX_RUN_TIME
+        return self._pending_size > MAX_PENDING_BYTES or self._loop.time() - self._last_pause > MAX_RUN_SECONDS
 
     async def wait_for_reader(self) -> None:
         await asyncio.sleep(0)  # lets the reader run
-        if self._size > MAX_HELD:
-            self._room_available.clear()
-            await self._room_available.wait()
+        if self._pending_size > MAX_PENDING_BYTES:
+            self._can_write.clear()
+            await self._can_write.wait()
         self._last_pause = self._loop.time()
 
     def _emit(self, event: StreamEvent) -> None:
         data = self._from_hub.feed(event)
         self._pending.append(data)
-        self._size += len(data)
-        self._has_ended = type(event) in ENDS
+        self._pending_size += len(data)
+        self._has_ended = type(event) in TERMINAL_EVENTS
         self._data_ready.set()
 
-    def _take(self) -> bytes:
+    def _take_pending(self) -> bytes:
         piece = b"".join(self._pending)
         self._pending.clear()
-        self._size = 0
-        self._room_available.set()
+        self._pending_size = 0
+        self._can_write.set()
         return piece
 
 

@@ -82,7 +82,7 @@ class Turn:
                 await message.write("Hello, ")
                 await message.write("world.")
         """
-        return MessageWriter(self, self._key("message"), phase)
+        return MessageWriter(self, self._next_key("message"), phase)
 
     def reasoning(self) -> ReasoningWriter:
         """Opens reasoning; it ends with the `async with` block.
@@ -92,7 +92,7 @@ class Turn:
                 await reasoning.write("The last word is a folder.")
                 await reasoning.summarise("Looks for a folder.")
         """
-        return ReasoningWriter(self, self._key("reasoning"))
+        return ReasoningWriter(self, self._next_key("reasoning"))
 
     def function_call(self, name: str, *, call_id: str | None = None) -> CallWriter:
         """Opens a call of one of the client's tools. Its arguments are written in pieces, as JSON text.
@@ -102,7 +102,7 @@ class Turn:
                 await call.write('{"city": ')
                 await call.write('"Lima"}')
         """
-        return CallWriter(self, self._key("call"), name, call_id or self._new_id("call"))
+        return CallWriter(self, self._next_key("call"), name, call_id or self._new_id("call"))
 
     async def call(self, name: str, arguments: Any, *, call_id: str | None = None) -> str:
         """Writes a call in one step, with arguments as Python objects. Returns the id of the call.
@@ -122,7 +122,7 @@ class Turn:
             await turn.output(call_id, "It is sunny.")
         """
         done = FunctionCallOutput(id=self._new_id("fco"), call_id=call_id, output=output, status=ItemStatus.COMPLETED)
-        self.writer.add_whole_item(self._key("output"), done)
+        self.writer.add_whole_item(self._next_key("output"), done)
         await self.wait_for_reader()
 
     async def extension(
@@ -133,7 +133,7 @@ class Turn:
         Example:
             await turn.extension("acme:file_change", {"path": "a.py", "kind": "update"})
         """
-        key = self._key(kind)
+        key = self._next_key(kind)
         self.writer.open_extension_item(key, kind, dict(members))
         final = Raw(msgspec.json.encode({**members, "type": kind, "status": status}))
         self.writer.finish_item(key, UnknownItem(kind=kind, raw=final))
@@ -187,7 +187,7 @@ class Turn:
         if self.outlet.is_busy():
             await self.outlet.wait_for_reader()
 
-    def _key(self, kind: str) -> str:
+    def _next_key(self, kind: str) -> str:
         self._count += 1
         return f"{kind} {self._count}"
 
@@ -205,7 +205,7 @@ class ItemWriter(ABC):
         self._key = key
 
     async def __aenter__(self) -> Self:
-        self._announce()
+        self._open_item()
         await self._turn.wait_for_reader()
         return self
 
@@ -217,7 +217,7 @@ class ItemWriter(ABC):
             await self._turn.wait_for_reader()
 
     @abstractmethod
-    def _announce(self) -> None:
+    def _open_item(self) -> None:
         """Opens the item."""
 
 
@@ -246,7 +246,7 @@ class MessageWriter(ItemWriter):
         self._writer.add_annotation(self._key, annotation)
         await self._turn.wait_for_reader()
 
-    def _announce(self) -> None:
+    def _open_item(self) -> None:
         self._writer.open_message(self._key, phase=self._phase)
 
 
@@ -266,7 +266,7 @@ class ReasoningWriter(ItemWriter):
         self._writer.add_summary(self._key, text)
         await self._turn.wait_for_reader()
 
-    def _announce(self) -> None:
+    def _open_item(self) -> None:
         self._writer.open_reasoning(self._key)
 
 
@@ -285,7 +285,7 @@ class CallWriter(ItemWriter):
         self._writer.add_arguments(self._key, arguments)
         await self._turn.wait_for_reader()
 
-    def _announce(self) -> None:
+    def _open_item(self) -> None:
         self._writer.open_call(self._key, name=self._name, call_id=self.call_id)
 
 
