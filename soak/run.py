@@ -1,13 +1,14 @@
-"""The soak: a real `antiphon serve` is asked two hundred thousand things, a third of them faulty, while its memory is watched.
+"""Runs the soak test: sends 200,000 requests to `antiphon serve`, a third of them with a fault, and watches its memory.
 
-It fails if an answer is not what it should be, if one does not come, if the gateway dies, keeps sockets, or grows by a megabyte or
-more for every hundred thousand requests. Linux only.
+It fails if an answer is wrong or missing, or if the gateway ends, keeps files open, logs an exception, or grows by 1 MB
+or more per 100,000 requests. Linux only.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import os
 import signal
 import subprocess
@@ -15,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -25,8 +26,8 @@ from typing import Final
 import uvloop
 from bench.processes import rss_kib
 from msgspec import Struct
-from soak.asks import KEY, ask, newcomer
-from soak.client import Answer, Ask, Client
+from soak.client import Answer, Client, SoakRequest
+from soak.requests import KEY, new_agent_request, random_request
 
 CONFIG: Final = """
 [server]
@@ -53,17 +54,17 @@ dialect = "chat"
 base_url = "{upstream}"
 models = ["*"]
 """
-BOUND: Final = 30.0  # seconds after which an answer that did not come is a hang
+ANSWER_TIMEOUT: Final = 30.0  # seconds
 CLIENTS: Final = 64
-NEWCOMERS: Final = 2_000
+NEW_AGENTS: Final = 2_000
 ROUNDS: Final = 50
-WARM_UP: Final = 0.2  # of the rounds
-ENOUGH: Final = 50_000  # requests from which the slope says something
-MOST_SLOPE: Final = 1.0  # MB for every 100,000 requests
+WARM_UP: Final = 0.2  # share of the rounds
+MIN_REQUESTS_FOR_SLOPE: Final = 50_000
+MAX_SLOPE: Final = 1.0  # MB per 100,000 requests
 
 
 class Sample(Struct, frozen=True):
-    """The gateway at rest, after so many requests."""
+    """Memory and open files of the idle gateway after a number of requests."""
 
     requests: int
     mb: float
@@ -71,131 +72,132 @@ class Sample(Struct, frozen=True):
 
 
 class Soak:
-    """What is asked, and what came of it."""
+    """Sends the requests, checks the answers and samples the gateway."""
 
     def __init__(self, port: int, pid: int, seed: int) -> None:
-        self.counts: Counter[tuple[str, str]] = Counter()
-        self.wrong: list[str] = []
+        self.counts: Counter[tuple[str, str]] = Counter()  # by kind of request and outcome
+        self.wrong_answers: list[str] = []
         self.samples: list[Sample] = []
         self._pid = pid
-        self._chance = Random(seed)
+        self._rng = Random(seed)
         self._clients = [Client(port) for _ in range(CLIENTS)]
-        self._newcomers: int | None = None  # that came, while nobody else does
-        self._left = 0
-        self._done = 0
+        self._remaining_requests = 0
+        self._finished_requests = 0
 
-    async def run(self, requests: int, newcomers: int) -> None:
-        """All of them, in rounds; after each the gateway is looked at while nobody asks. What it remembers up to a bound is full
-        before the first: to see that fill up is not to see a leak."""
-        self._newcomers, self._left = 0, newcomers
-        await asyncio.gather(*map(self._work, self._clients))
-        self._newcomers, self._done = None, 0
+    async def run(self, requests: int, new_agents: int) -> None:
+        """Sends the requests in rounds and takes a sample after each round, while the gateway is idle.
+
+        The new agents fill all bounded caches before the first round, so that the growth of a cache is not measured.
+        """
+        numbers = itertools.count(1)
+        await self._send_requests(new_agents, lambda: new_agent_request(self._rng, next(numbers)))
+        self._finished_requests = 0
         for number in range(ROUNDS):
-            self._left = requests * (number + 1) // ROUNDS - requests * number // ROUNDS
-            await asyncio.gather(*map(self._work, self._clients))
-            self._sample()
+            count = requests * (number + 1) // ROUNDS - requests * number // ROUNDS
+            await self._send_requests(count, lambda: random_request(self._rng))
+            self._take_sample()
             if number % 5 == 4:
-                told = self.samples[-1]
+                sample = self.samples[-1]
                 print(
-                    f"{told.requests:>8} requests  {told.mb:7.2f} MB  {told.files} files  {len(self.wrong)} wrong",
+                    f"{sample.requests:>8} requests  {sample.mb:7.2f} MB  {sample.files} files  "
+                    f"{len(self.wrong_answers)} wrong answers",
                     flush=True,
                 )
         for client in self._clients:
-            client.leave()
+            client.disconnect()
 
-    async def _work(self, client: Client) -> None:
-        while self._left > 0:
-            self._left -= 1
-            asked = self._next()
+    async def _send_requests(self, count: int, create_request: Callable[[], SoakRequest]) -> None:
+        self._remaining_requests = count
+        await asyncio.gather(*(self._run_client(client, create_request) for client in self._clients))
+
+    async def _run_client(self, client: Client, create_request: Callable[[], SoakRequest]) -> None:
+        while self._remaining_requests > 0:
+            self._remaining_requests -= 1
+            request = create_request()
             try:
-                answer = await asyncio.wait_for(client.ask(asked), BOUND)
-            except (TimeoutError, OSError, EOFError, ValueError) as failure:
-                client.leave()
-                self._note(
-                    asked.kind, "hang" if isinstance(failure, TimeoutError) else repr(failure), None, is_right=False
-                )
+                answer = await asyncio.wait_for(client.send(request), ANSWER_TIMEOUT)
+            except (TimeoutError, OSError, EOFError, ValueError) as error:
+                client.disconnect()
+                outcome = "hang" if isinstance(error, TimeoutError) else repr(error)
+                self._count_outcome(request.kind, outcome, None, is_expected=False)
             else:
-                told = "left" if answer is None else str(answer.status)
-                self._note(asked.kind, told, answer, is_right=answer is None or asked.is_right(answer))
+                outcome = "disconnected" if answer is None else str(answer.status)
+                is_expected = answer is None or request.is_expected(answer)
+                self._count_outcome(request.kind, outcome, answer, is_expected=is_expected)
 
-    def _next(self) -> Ask:
-        if self._newcomers is None:
-            return ask(self._chance)
-        self._newcomers += 1
-        return newcomer(self._chance, self._newcomers)
-
-    def _note(self, kind: str, outcome: str, answer: Answer | None, *, is_right: bool) -> None:
-        self._done += 1
+    def _count_outcome(self, kind: str, outcome: str, answer: Answer | None, *, is_expected: bool) -> None:
+        self._finished_requests += 1
         self.counts[kind, outcome] += 1
-        if not is_right:
-            self.wrong.append(f"{kind}: {outcome}: {answer.body[-300:] if answer else b''!r}")
+        if not is_expected:
+            self.wrong_answers.append(f"{kind}: {outcome}: {answer.body[-300:] if answer else b''!r}")
 
-    def _sample(self) -> None:
+    def _take_sample(self) -> None:
         files = len(os.listdir(f"/proc/{self._pid}/fd"))
-        self.samples.append(Sample(self._done, rss_kib(self._pid) / 1024, files))
+        self.samples.append(Sample(self._finished_requests, rss_kib(self._pid) / 1024, files))
 
 
-def slope(samples: Sequence[Sample]) -> tuple[float, float]:
-    """MB for every 100,000 requests by least squares, and its standard error."""
+def memory_slope(samples: Sequence[Sample]) -> tuple[float, float]:
+    """Returns the growth in MB per 100,000 requests, by least squares, and its standard error."""
     n = len(samples)
-    middle = sum(sample.requests for sample in samples) / n
-    mean = sum(sample.mb for sample in samples) / n
-    spread = sum((sample.requests - middle) ** 2 for sample in samples)
-    steep = sum((sample.requests - middle) * (sample.mb - mean) for sample in samples) / spread
-    rest = sum((sample.mb - mean - steep * (sample.requests - middle)) ** 2 for sample in samples)
-    return steep * 100_000, (rest / (n - 2) / spread) ** 0.5 * 100_000
+    mean_requests = sum(sample.requests for sample in samples) / n
+    mean_mb = sum(sample.mb for sample in samples) / n
+    spread = sum((sample.requests - mean_requests) ** 2 for sample in samples)
+    slope = sum((sample.requests - mean_requests) * (sample.mb - mean_mb) for sample in samples) / spread
+    residuals = sum((sample.mb - mean_mb - slope * (sample.requests - mean_requests)) ** 2 for sample in samples)
+    return slope * 100_000, (residuals / (n - 2) / spread) ** 0.5 * 100_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m soak.run", description=__doc__)
     parser.add_argument("--requests", type=int, default=200_000)
     parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="antiphon-soak-") as folder, _gateway(Path(folder)) as (process, port, log):
-        started = time.monotonic()
-        soak = Soak(port, process.pid, asked.seed)
+        start = time.monotonic()
+        soak = Soak(port, process.pid, args.seed)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(soak.run(asked.requests, min(NEWCOMERS, asked.requests)))
-        seconds = time.monotonic() - started
-        complaints = soak.wrong[:20] + _complaints(process, soak, log)
-    return _report(soak, seconds, complaints)
+            runner.run(soak.run(args.requests, min(NEW_AGENTS, args.requests)))
+        seconds = time.monotonic() - start
+        problems = soak.wrong_answers[:20] + _find_problems(process, soak, log)
+    return _print_report(soak, seconds, problems)
 
 
-def _complaints(process: subprocess.Popen[bytes], soak: Soak, log: Path) -> list[str]:
-    found = []
+def _find_problems(process: subprocess.Popen[bytes], soak: Soak, log: Path) -> list[str]:
+    problems = []
     if process.poll() is not None:
-        found.append(f"the gateway ended with {process.returncode}")
+        problems.append(f"the gateway ended with exit code {process.returncode}")
     with log.open("rb") as lines:
-        found += [line.decode()[:500] for line in lines if b'"exception"' in line or b'"Traceback' in line][:5]
-    after = soak.samples[int(ROUNDS * WARM_UP)]
-    if soak.samples[-1].files > after.files + CLIENTS:
-        found.append(f"{soak.samples[-1].files} files are open; after the warm-up there were {after.files}")
-    return found
+        problems += [line.decode()[:500] for line in lines if b'"exception"' in line or b'"Traceback' in line][:5]
+    first, last = soak.samples[int(ROUNDS * WARM_UP)], soak.samples[-1]
+    if last.files > first.files + CLIENTS:
+        problems.append(f"the gateway has {last.files} open files; after the warm-up it had {first.files}")
+    return problems
 
 
-def _report(soak: Soak, seconds: float, complaints: list[str]) -> int:
+def _print_report(soak: Soak, seconds: float, problems: list[str]) -> int:
     total = soak.samples[-1].requests
-    watched = soak.samples[int(ROUNDS * WARM_UP) :]
-    steep, error = slope(watched)
+    samples = soak.samples[int(ROUNDS * WARM_UP) :]
+    slope, error = memory_slope(samples)
     for (kind, outcome), count in sorted(soak.counts.items()):
         print(f"{count:>8}  {kind}: {outcome}")
-    print(f"{total} requests in {seconds:.0f} s ({total / seconds:.0f}/s), {len(soak.wrong)} wrong")
+    print(f"{total} requests in {seconds:.0f} s ({total / seconds:.0f}/s), {len(soak.wrong_answers)} wrong answers")
     print(
-        f"memory: {watched[0].mb:.1f} MB after the warm-up, {watched[-1].mb:.1f} MB at the end; open files {watched[-1].files}"
+        f"memory: {samples[0].mb:.1f} MB after the warm-up, {samples[-1].mb:.1f} MB at the end; "
+        f"open files: {samples[-1].files}"
     )
-    print(f"slope: {steep:+.2f} ± {error:.2f} MB per 100,000 requests")
-    if total < ENOUGH:
-        print(f"too few requests to judge the slope: that takes {ENOUGH}")
-    elif steep >= MOST_SLOPE:
-        complaints.append(f"it grows by {steep:.2f} MB per 100,000 requests; {MOST_SLOPE} is too much")
-    for complaint in complaints:
-        print("WRONG", complaint)
-    return 1 if complaints else 0
+    print(f"slope: {slope:+.2f} ± {error:.2f} MB per 100,000 requests")
+    if total < MIN_REQUESTS_FOR_SLOPE:
+        print(f"the slope is not checked with fewer than {MIN_REQUESTS_FOR_SLOPE} requests")
+    elif slope >= MAX_SLOPE:
+        problems.append(f"memory grows by {slope:.2f} MB per 100,000 requests: expected less than {MAX_SLOPE}")
+    for problem in problems:
+        print("PROBLEM", problem)
+    return 1 if problems else 0
 
 
 @contextmanager
 def _gateway(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], int, Path]]:
-    """A gateway over the fakes, each a process: the first with its port and its log."""
+    """Starts the scripted upstream and a gateway, and yields the gateway's process, port and log."""
     log = folder / "log"
     command = [sys.executable, "-m", "soak.upstream"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as upstream, log.open("wb") as lines:
@@ -209,15 +211,15 @@ def _gateway(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], int, Path]
         environ = {**os.environ, "PYTHONUNBUFFERED": "1"}
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=lines, env=environ) as process:
             try:
-                yield process, _port_of(process), log
+                yield process, _read_port(process), log
             finally:
                 process.send_signal(signal.SIGTERM)
                 assert upstream.stdin is not None
                 upstream.stdin.close()
 
 
-def _port_of(process: subprocess.Popen[bytes]) -> int:
-    """Where it says that it listens."""
+def _read_port(process: subprocess.Popen[bytes]) -> int:
+    """Reads the output of the gateway until it prints its address, and returns the port."""
     assert process.stdout is not None
     for line in process.stdout:
         for word in line.decode().split():

@@ -1,4 +1,4 @@
-"""The servers behind the gateway under soak: the name of the model says what happens. Runs until its input is closed."""
+"""The scripted upstream of the soak test. The model name selects the reply. Runs until its standard input is closed."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ REPLIES: Final[dict[str, Reply]] = {
 
 
 def main() -> None:
-    """Says its address on a line of its own."""
+    """Prints the base URL of the server on one line, then serves."""
 
-    def reply(received: ReceivedRequest) -> Reply:
-        server.received.clear()  # nobody looks at them, and there are many
-        return REPLIES.get(received.json["model"], REPLIES["soak-text"])
+    def choose_reply(request: ReceivedRequest) -> Reply:
+        server.received.clear()  # frees the memory of earlier requests
+        return REPLIES.get(request.json["model"], REPLIES["soak-text"])
 
-    server = ChatServer(reply, strict=False)
+    server = ChatServer(choose_reply, strict=False)
     with server:
         print(server.base_url, flush=True)
         sys.stdin.read()

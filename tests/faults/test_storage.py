@@ -95,7 +95,7 @@ def test_completed_responses_survive_kill_9(store: str, capsys: pytest.CaptureFi
     """A few rounds; `make soak` has many, and measures the recovery time on an idle machine."""
     assert kills.main(["--store", store, "--rounds", "3", "--responses", "120", "--soon", "60"]) == 0
     assert f"{store}: 3 rounds, " in (output := capsys.readouterr().out)
-    assert ", 0 lost, 0 wrong, " in output
+    assert ", 0 lost, 0 other problems, " in output
 
 
 # Full disk
