@@ -19,7 +19,6 @@ ALLOWED = {
     "_item_not_found": "makes the error `not_found`",
     "not_found_code": "the error `not_found`",
     "has_found_tag": "says whether a tag was found",
-    "KNOWN_VERSIONS": "the opposite of unknown",
     "KNOWN_HEADERS": "the opposite of unknown",
     "KNOWN_PREFIXES": "the opposite of unknown",
     "KNOWN_INCLUDES": "the opposite of unknown",

@@ -115,7 +115,7 @@ def response(
     that the answer lacks.
 
     Example:
-        body = {"model": "m", "choices": [{"message": {"role": "assistant", "content": "Hi."}, "finish_reason": "stop"}]}
+        body = {"model": "m", "choices": [{"message": {"role": "assistant", "content": "Hi."}}]}
         translation = translate.response(body, from_="chat", to="messages")
         assert translation.json["content"] == [{"type": "text", "text": "Hi."}]
     """

@@ -49,7 +49,7 @@ def _fails(writer: ResponseWriter) -> None:
 
 def test_complete_answer_has_no_fault() -> None:
     outcome = _outcome(_events(says("hello")))
-    assert outcome.fault() is None
+    assert outcome.failure_message() is None
     assert outcome.usage == USAGE
 
 
@@ -64,32 +64,32 @@ def test_complete_answer_has_no_fault() -> None:
 def test_failed_or_incomplete_answer_has_a_fault_with_its_reason(
     write: Callable[[ResponseWriter], None], fault: str
 ) -> None:
-    assert _outcome(_events(write)).fault() == fault
+    assert _outcome(_events(write)).failure_message() == fault
 
 
 def test_failure_without_error_event_is_read_from_the_response() -> None:
     events = [event for event in _events(_fails) if not isinstance(event, ErrorEvent)]
-    assert _outcome(events).fault() == "upstream_disconnected: it went away"
+    assert _outcome(events).failure_message() == "upstream_disconnected: it went away"
 
 
 def test_stream_that_stops_after_an_error_has_that_fault() -> None:
     events = [event for event in _events(_fails) if not isinstance(event, ResponseFailed)]
-    assert _outcome(events).fault() == "server_error/upstream_disconnected: it went away"
+    assert _outcome(events).failure_message() == "server_error/upstream_disconnected: it went away"
 
 
 def test_stream_without_an_end_has_a_fault() -> None:
     outcome = _outcome(_events(says("hello"))[:-1])
-    assert outcome.fault() == "the answer is incomplete: the stream ended without a terminal event"
+    assert outcome.failure_message() == "the answer is incomplete: the stream ended without a terminal event"
     assert outcome.usage is None
 
 
 def test_end_without_a_reason_has_a_fault_that_says_so() -> None:
     assert (
-        _outcome([ResponseFailed(sequence_number=0, response=INITIAL_RESPONSE)]).fault()
+        _outcome([ResponseFailed(sequence_number=0, response=INITIAL_RESPONSE)]).failure_message()
         == "the answer failed; no reason was given"
     )
     cut = _outcome([ResponseIncomplete(sequence_number=0, response=INITIAL_RESPONSE)])
-    assert cut.fault() == "the answer is incomplete: no reason was given"
+    assert cut.failure_message() == "the answer is incomplete: no reason was given"
 
 
 def test_describe_error_removes_control_characters() -> None:

@@ -41,7 +41,7 @@ def _print(printer: Printer, events: list[StreamEvent], losses: tuple[str, ...] 
         known_losses.add(path, "lost in the gateway")
     printer.begin(known_losses)
     for event in events:
-        printer.show(event)
+        printer.show_event(event)
         outcome.add_event(event)
     printer.finish(outcome)
 

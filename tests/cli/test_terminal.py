@@ -15,7 +15,7 @@ from antiphon.cli.terminal import TextStyler, one_line, printable, printable_jso
 
 def test_styler_colours_text_on_a_terminal() -> None:
     paint = TextStyler(Terminal(), {"TERM": "xterm"})
-    assert paint.is_on
+    assert paint.has_colours
     assert paint("dim", "a") == "\x1b[2ma\x1b[0m"
     assert paint("dim", "") == ""
 
@@ -27,12 +27,12 @@ def test_styler_colours_text_on_a_terminal() -> None:
 )
 def test_styler_leaves_text_plain_elsewhere(stream: io.StringIO, environ: dict[str, str]) -> None:
     paint = TextStyler(stream, environ)
-    assert not paint.is_on
+    assert not paint.has_colours
     assert paint("red", "a") == "a"
 
 
 def test_styler_ignores_an_empty_no_color() -> None:
-    assert TextStyler(Terminal(), {"NO_COLOR": ""}).is_on
+    assert TextStyler(Terminal(), {"NO_COLOR": ""}).has_colours
 
 
 @settings(max_examples=30)

@@ -67,24 +67,24 @@ def run(
     environ: Mapping[str, str] = os.environ,
     transport: Transport | None = None,
 ) -> int:
-    text = _prompt(args.prompt, stdin or sys.stdin)
-    model = _utf_8("the model name", args.model or "")
+    text = _read_prompt(args.prompt, stdin or sys.stdin)
+    model = _require_utf_8("the model name", args.model or "")
     images = [data_url(file) for file in args.image]
     printer = EventPrinter(out) if args.json else TextPrinter(out, err, environ)
     url = gateway_url(args.url, environ)
 
     async def ask(client: AsyncClient) -> None:
-        stream = client.stream(_input(text, images), model=model or await _default_model(client, url))
+        stream = client.stream(_make_input(text, images), model=model or await _default_model(client, url))
         await _print_answer(stream, printer, url)
 
     call_gateway(ask, url, environ, transport)
     return OK
 
 
-def _prompt(words: list[str], stdin: TextIO) -> str:
+def _read_prompt(arguments: list[str], stdin: TextIO) -> str:
     """Return the words of the command line, then standard input if `-` is among them or there are none."""
-    texts = [" ".join(word for word in words if word != "-")]
-    if "-" in words or (not words and not stdin.isatty()):
+    texts = [" ".join(argument for argument in arguments if argument != "-")]
+    if "-" in arguments or (not arguments and not stdin.isatty()):
         try:
             texts.append(stdin.read())
         except UnicodeDecodeError:
@@ -92,15 +92,15 @@ def _prompt(words: list[str], stdin: TextIO) -> str:
     prompt = "\n\n".join(text.strip() for text in texts if text.strip())
     if not prompt:
         raise InvalidUsage('no prompt given; write `antiphon ask "What is 2+2?"`, or pipe a prompt into the command')
-    return _utf_8("the prompt", prompt)
+    return _require_utf_8("the prompt", prompt)
 
 
-def _utf_8(what: str, text: str) -> str:
+def _require_utf_8(subject: str, text: str) -> str:
     """Return `text`; reject invalid bytes of the command line, which Python represents as lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise InvalidUsage(f"{what} is not valid UTF-8") from None
+        raise InvalidUsage(f"{subject} is not valid UTF-8") from None
     return text
 
 
@@ -111,7 +111,7 @@ async def _default_model(client: AsyncClient, url: str) -> str:
     return PREFERRED_MODEL if PREFERRED_MODEL in names else names[0]
 
 
-def _input(text: str, images: list[str]) -> Input:
+def _make_input(text: str, images: list[str]) -> Input:
     if not images:
         return text
     parts: list[ContentParam] = [InputText(text=text), *(InputImageParam(image_url=image) for image in images)]
@@ -123,13 +123,13 @@ async def _print_answer(stream: ResponseStream, printer: Printer, url: str) -> N
     async with stream:
         printer.begin(stream.losses)
         async for event in stream:
-            printer.show(event)
+            printer.show_event(event)
             outcome.add_event(event)
     printer.finish(outcome)
     error = stream.error
-    fault = outcome.fault() if error is None else describe_failure(error, url)
-    if fault is not None:
-        raise CommandFailed(fault + request_id_line(stream.request_id))
+    failure = outcome.failure_message() if error is None else describe_failure(error, url)
+    if failure is not None:
+        raise CommandFailed(failure + request_id_line(stream.request_id))
 
 
 EPILOG: Final = f"""examples:

@@ -44,9 +44,9 @@ def add_parser(subparsers: Any, summary: str) -> None:
         help="the API of the stream (default: responses)",
     )
     parser.add_argument("--model", metavar="M", help="the model name in the stream (default: the value of --from)")
-    form = parser.add_mutually_exclusive_group()
-    form.add_argument("--sse", action="store_true", help="write server-sent events (default)")
-    form.add_argument("--ndjson", action="store_true", help="write one JSON object per line")
+    output_format = parser.add_mutually_exclusive_group()
+    output_format.add_argument("--sse", action="store_true", help="write server-sent events (default)")
+    output_format.add_argument("--ndjson", action="store_true", help="write one JSON object per line")
 
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO, *, lines: BinaryIO | None = None) -> int:
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO, *, lines: BinaryIO |
 
     code = OK
     try:
-        for piece in _pieces(lines or sys.stdin.buffer):
+        for piece in _read_pieces(lines or sys.stdin.buffer):
             write(bridge.feed(piece))
         write(bridge.finish())
     except UpstreamFault as error:
@@ -109,24 +109,24 @@ class Bridge:
     def finish(self, error: ApiError | None = None) -> bytes:
         """End the input and return the rest of the stream."""
         events = [event for line in self._lines.finish() for event in self._to_hub.feed(line)]
-        return self._encode([*events, *self._to_hub.finish(error)]) + self._framed(self._from_hub.finish())
+        return self._encode([*events, *self._to_hub.finish(error)]) + self._change_framing(self._from_hub.finish())
 
     def _encode(self, events: list[StreamEvent]) -> bytes:
-        return self._framed(b"".join(map(self._from_hub.feed, events)))
+        return self._change_framing(b"".join(map(self._from_hub.feed, events)))
 
-    def _framed(self, data: bytes) -> bytes:
+    def _change_framing(self, data: bytes) -> bytes:
         if self._frames is None:
             return data
         return b"".join(frame.data + b"\n" for frame in self._frames.feed(data) if frame.data != sse.DONE)
 
 
-def _pieces(lines: BinaryIO) -> Iterator[bytes]:
+def _read_pieces(lines: BinaryIO) -> Iterator[bytes]:
     read = getattr(lines, "read1", lines.read)  # returns available bytes without waiting for more
-    while piece := read(PIECE):
+    while piece := read(READ_SIZE):
         yield piece
 
 
-PIECE: Final = 64 * 1024
+READ_SIZE: Final = 64 * 1024
 SOURCES: Final = ("codex", "vtcode")
 TARGETS: Final = tuple(name for name, dialect in CLIENT_DIALECTS.items() if dialect.framing == "sse")
 EPILOG: Final = f"""examples:

@@ -63,14 +63,14 @@ def run(
     environ: Mapping[str, str] = os.environ,
     transport: Transport | None = None,
 ) -> int:
-    cases = _chosen(args.case)
+    cases = _select_cases(args.case)
     if args.list:
-        _list(cases, out, is_json=args.json)
+        _write_cases(cases, out, is_json=args.json)
         return OK
     if args.file is not None:
         if args.url is not None:
             raise InvalidUsage("expected either URL or --file, got both: a recorded stream is checked without a server")
-        return _judge_file(args.file, out, TextStyler(out, environ), is_json=args.json)
+        return _check_file(args.file, out, TextStyler(out, environ), is_json=args.json)
     if args.url is None:
         raise InvalidUsage("nothing to check; give the URL of a server, or a recorded stream with --file")
     target = CheckTarget(
@@ -82,14 +82,16 @@ def run(
         ),
     )
     table = _Table(out, TextStyler(out, environ), is_json=args.json)
-    target, outcomes = asyncio.run(_judge(target, cases, table.write_outcome, err, transport or HttpTransport(environ)))
+    target, outcomes = asyncio.run(
+        _check_server(target, cases, table.write_outcome, err, transport or HttpTransport(environ))
+    )
     table.finish(outcomes, {"url": target.base_url, "model": target.model})
     return OK if is_conformant(outcomes) else FAILED
 
 
-def server_url(written: str) -> str:
+def server_url(text: str) -> str:
     """Return the address of a server up to the version, from an address with or without it."""
-    url = written.strip()
+    url = text.strip()
     url = url if "://" in url else f"http://{url}"
     if "@" in url:
         # The address is not shown: it may contain a password.
@@ -99,15 +101,15 @@ def server_url(written: str) -> str:
         )
     try:
         parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        is_usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
-        usable = False
-    if not usable or parts.query or parts.fragment or not VISIBLE.fullmatch(url):
-        raise InvalidUsage(f"invalid server URL {one_line(written)!r}: expected a URL such as http://127.0.0.1:8080/v1")
+        is_usable = False
+    if not is_usable or parts.query or parts.fragment or not VISIBLE_ASCII.fullmatch(url):
+        raise InvalidUsage(f"invalid server URL {one_line(text)!r}: expected a URL such as http://127.0.0.1:8080/v1")
     return url.rstrip("/").removesuffix("/v1") + "/v1"
 
 
-async def _judge(
+async def _check_server(
     target: CheckTarget,
     cases: list[CheckCase],
     write_outcome: Callable[[CaseOutcome], None],
@@ -116,35 +118,35 @@ async def _judge(
 ) -> tuple[CheckTarget, list[CaseOutcome]]:
     try:
         # Also sent if the model is given: without a server, no case is run.
-        listed = await first_model(CheckedServer(target, transport))
+        first_listed = await first_model(CheckedServer(target, transport))
         if not target.model:
-            if listed is None:
+            if first_listed is None:
                 raise InvalidUsage("the server lists no models; choose one with --model")
-            target = msgspec.structs.replace(target, model=listed)
+            target = msgspec.structs.replace(target, model=first_listed)
         err.write(f"{target.base_url}, model {one_line(target.model)}, {len(cases)} cases\n")
         return target, await run_cases(CheckedServer(target, transport), cases, write_outcome)
-    except NoAnswer as nothing:
-        raise CommandFailed(f"{target.base_url}: {nothing}") from None
+    except NoAnswer as fault:
+        raise CommandFailed(f"{target.base_url}: {fault}") from None
     finally:
         await transport.close()
 
 
-def _judge_file(file: Path, out: TextIO, paint: TextStyler, *, is_json: bool) -> int:
+def _check_file(file: Path, out: TextIO, paint: TextStyler, *, is_json: bool) -> int:
     try:
         stream = judge_stream(file.read_bytes())
     except OSError as error:
         raise InvalidUsage(f"cannot read {file}: {error.strerror}") from None
     findings = [CheckFinding(row=flaw.row, message=flaw.message, received=flaw.received) for flaw in stream.flaws]
-    conformant = not any(finding.level == "must" for finding in findings)
+    is_conforming = not any(finding.level == "must" for finding in findings)
     if is_json:
-        about = {"file": str(file), "conformant": conformant, "events": len(stream.events)}
-        out.write(_json_line({**about, "findings": list(map(_finding_to_json, findings))}))
+        subject = {"file": str(file), "conformant": is_conforming, "events": len(stream.events)}
+        out.write(_json_line({**subject, "findings": list(map(_finding_to_json, findings))}))
     else:
         for finding in findings:
             _write_finding(finding, out, paint)
-        verdict = paint("bold", "conformant" if conformant else "not conformant")
+        verdict = paint("bold", "conformant" if is_conforming else "not conformant")
         out.write(f"{len(stream.events)} events, {len(findings)} findings: {verdict}\n")
-    return OK if conformant else FAILED
+    return OK if is_conforming else FAILED
 
 
 class _Table:
@@ -159,45 +161,47 @@ class _Table:
         if self._is_json:
             return
         case = outcome.case
-        word, look = WORDS[outcome.verdict]
-        why = f"  ({outcome.skipped})" if outcome.verdict == "skip" else ""
+        label, style = VERDICT_LABELS[outcome.verdict]
+        reason = f"  ({outcome.skipped})" if outcome.verdict == "skip" else ""
         rows = self._paint("dim", " ".join(case.rows))
-        self._out.write(f"{self._paint(look, word)}  {case.id:{WIDTH}}  {one_line(case.title + why)}  {rows}\n")
+        self._out.write(
+            f"{self._paint(style, label)}  {case.id:{CASE_ID_WIDTH}}  {one_line(case.title + reason)}  {rows}\n"
+        )
         for finding in outcome.findings:
             _write_finding(finding, self._out, self._paint)
         self._out.flush()
 
-    def finish(self, outcomes: list[CaseOutcome], about: dict[str, str]) -> None:
+    def finish(self, outcomes: list[CaseOutcome], subject: dict[str, str]) -> None:
         if self._is_json:
-            self._out.write(_json_line(_result(outcomes, about)))
+            self._out.write(_json_line(_report_to_json(outcomes, subject)))
             return
         counts = Counter(outcome.verdict for outcome in outcomes)
-        summary = ", ".join(f"{counts[verdict]} {word}" for verdict, word in COUNTED.items() if counts[verdict])
-        rows = _broken(outcomes)
+        summary = ", ".join(f"{counts[verdict]} {label}" for verdict, label in COUNT_LABELS.items() if counts[verdict])
+        rows = _violated_rows(outcomes)
         verdict = "conformant in all cases that were run" if is_conformant(outcomes) else "not conformant"
-        broken = f": {', '.join(rows)}" if rows else ""
-        self._out.write(f"\n{summary}\n{self._paint('bold', verdict)}{broken}\n")
+        violations = f": {', '.join(rows)}" if rows else ""
+        self._out.write(f"\n{summary}\n{self._paint('bold', verdict)}{violations}\n")
 
 
 def _write_finding(finding: CheckFinding, out: TextIO, paint: TextStyler) -> None:
-    look: TextStyle = "red" if finding.level == "must" else "yellow"
-    out.write(f"      {paint(look, finding.row)}  {one_line(finding.message)}\n")
+    style: TextStyle = "red" if finding.level == "must" else "yellow"
+    out.write(f"      {paint(style, finding.row)}  {one_line(finding.message)}\n")
     for name, text in (("sent", finding.sent), ("came", finding.received)):
         if text:
             out.write(paint("dim", f"        {name}  {one_line(text)}") + "\n")
 
 
-def _list(cases: list[CheckCase], out: TextIO, *, is_json: bool) -> None:
+def _write_cases(cases: list[CheckCase], out: TextIO, *, is_json: bool) -> None:
     if is_json:
-        out.write(_json_line([_about(case) for case in cases]))
+        out.write(_json_line([_case_to_json(case) for case in cases]))
         return
     width = max(len(" ".join(case.rows)) for case in cases)
     out.writelines(
-        f"{case.id:{WIDTH}}  {case.level:6}  {' '.join(case.rows):{width}}  {case.title}\n" for case in cases
+        f"{case.id:{CASE_ID_WIDTH}}  {case.level:6}  {' '.join(case.rows):{width}}  {case.title}\n" for case in cases
     )
 
 
-def _chosen(ids: list[str] | None) -> list[CheckCase]:
+def _select_cases(ids: list[str] | None) -> list[CheckCase]:
     for id in ids or ():
         if id not in CASES_BY_ID:
             raise InvalidUsage(
@@ -220,27 +224,27 @@ def key_from_environ(variable: str | None, environ: Mapping[str, str]) -> str | 
     return key
 
 
-def parse_seconds(written: str) -> float:
-    given = float(written)
-    if not 0 < given <= 86_400:
-        raise argparse.ArgumentTypeError(f"invalid time limit {written!r}: expected a number of seconds, at most 86400")
-    return given
+def parse_seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds <= 86_400:
+        raise argparse.ArgumentTypeError(f"invalid time limit {text!r}: expected a number of seconds, at most 86400")
+    return seconds
 
 
-def _broken(outcomes: list[CaseOutcome]) -> list[str]:
+def _violated_rows(outcomes: list[CaseOutcome]) -> list[str]:
     """Return the violated rows, each once, `must` rows first."""
     findings = [finding for outcome in outcomes for finding in outcome.findings]
     return list(dict.fromkeys(finding.row for finding in sorted(findings, key=lambda finding: finding.level)))
 
 
-def _about(case: CheckCase) -> dict[str, Any]:
+def _case_to_json(case: CheckCase) -> dict[str, Any]:
     return {"id": case.id, "rows": case.rows, "level": case.level, "title": case.title}
 
 
-def _result(outcomes: list[CaseOutcome], about: dict[str, str]) -> dict[str, Any]:
+def _report_to_json(outcomes: list[CaseOutcome], subject: dict[str, str]) -> dict[str, Any]:
     cases = [
         {
-            **_about(outcome.case),
+            **_case_to_json(outcome.case),
             "verdict": outcome.verdict,
             "skipped": outcome.skipped or None,
             "seconds": round(outcome.seconds, 3),
@@ -249,12 +253,12 @@ def _result(outcomes: list[CaseOutcome], about: dict[str, str]) -> dict[str, Any
         for outcome in outcomes
     ]
     counts = Counter(outcome.verdict for outcome in outcomes)
-    summary = {verdict: counts[verdict] for verdict in COUNTED}
+    summary = {verdict: counts[verdict] for verdict in COUNT_LABELS}
     return {
-        **about,
+        **subject,
         "conformant": is_conformant(outcomes),
         "summary": summary,
-        "broken": _broken(outcomes),
+        "broken": _violated_rows(outcomes),
         "cases": cases,
     }
 
@@ -273,15 +277,15 @@ def _json_line(value: Any) -> str:
     return f"{printable_json(msgspec.json.encode(value))}\n"
 
 
-WORDS: Final[dict[Verdict, tuple[str, TextStyle]]] = {
+VERDICT_LABELS: Final[dict[Verdict, tuple[str, TextStyle]]] = {
     "pass": ("pass", "dim"),
     "fail": ("FAIL", "red"),
     "warn": ("warn", "yellow"),
     "skip": ("skip", "dim"),
 }
-COUNTED: Final[dict[Verdict, str]] = {"pass": "passed", "fail": "failed", "warn": "warned", "skip": "skipped"}
-WIDTH: Final = max(len(case.id) for case in CASES)
-VISIBLE: Final = re.compile(r"[!-~]+")
+COUNT_LABELS: Final[dict[Verdict, str]] = {"pass": "passed", "fail": "failed", "warn": "warned", "skip": "skipped"}
+CASE_ID_WIDTH: Final = max(len(case.id) for case in CASES)
+VISIBLE_ASCII: Final = re.compile(r"[!-~]+")
 EPILOG: Final = """examples:
   antiphon check http://127.0.0.1:8080
   antiphon check https://api.example.com/v1 --key-env EXAMPLE_KEY --model small

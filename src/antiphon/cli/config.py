@@ -47,10 +47,10 @@ def run(
     del err  # errors are raised
     file = find_config(args.file, environ, cwd or Path.cwd())
     config = load_config(file, environ) if file else default_config(environ)
-    meaning = [*describe_config(config), describe_retention(config.store, environ)]
+    summary_lines = [*describe_config(config), describe_retention(config.store, environ)]
     out.write(f"{file or 'default configuration (no file)'}: valid\n")
     out.write(f"  listens on {config.server.host}, port {config.server.port}\n")
-    out.writelines(f"  {line}\n" for line in meaning)
+    out.writelines(f"  {line}\n" for line in summary_lines)
     return OK
 
 

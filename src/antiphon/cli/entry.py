@@ -43,8 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = make_parser([name for name in arguments if name in COMMANDS][:1])
     try:
         args = parser.parse_args(arguments)
-    except SystemExit as end:
-        return int(end.code or 0)
+    except SystemExit as exit_request:
+        return int(exit_request.code or 0)
     if args.command is None:
         err.write(parser.format_help())
         return INVALID_USAGE
@@ -64,20 +64,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def make_parser(complete_commands: Collection[str] | None = None) -> argparse.ArgumentParser:
     """Return the parser of the command line. The other commands than `complete_commands` have a summary only."""
-    top = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog="antiphon",
         description="Connects any LLM client to any LLM server through Open Responses.",
         epilog=EPILOG,
         **HELP_FORMAT,
     )
-    top.add_argument("--version", action="version", version=f"antiphon {__version__}")
-    subparsers = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    parser.add_argument("--version", action="version", version=f"antiphon {__version__}")
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for name, summary in COMMANDS.items():
         if complete_commands is None or name in complete_commands:
             import_command(name).add_parser(subparsers, summary)
         else:
             subparsers.add_parser(name, help=summary)
-    return top
+    return parser
 
 
 def import_command(name: str) -> Command:

@@ -83,16 +83,16 @@ def run(
     if args.trace and args.file:
         raise InvalidUsage("expected either --trace or a file, got both")
     case = (
-        _recorded(args, environ, cwd or Path.cwd())
+        _case_from_trace(args, environ, cwd or Path.cwd())
         if args.trace
-        else Case(body=_input(args.file, stdin or sys.stdin.buffer))
+        else Case(body=_read_input(args.file, stdin or sys.stdin.buffer))
     )
     if args.error_text is not None:
         case = structs.replace(case, error_text=args.error_text, status=400)
-    body = _object_in(case.body)
+    body = _decode_object(case.body)
     dialect: ServerDialectName = args.dialect or case.dialect or guess_dialect(body)
-    profile = _profile(args.against, case.profile)
-    findings = _findings(case, dialect, profile, goes_there=args.against is not None)
+    profile = _load_profile(args.against, case.profile)
+    findings = _find_problems(case, dialect, profile, checks_profile=args.against is not None)
     if args.json:
         report = {"dialect": dialect, "profile": profile.name if profile else None, "findings": findings}
         out.write(f"{printable_json(msgspec.json.encode(report))}\n")
@@ -101,11 +101,13 @@ def run(
     return FAILED if any(finding.certain for finding in findings) else OK
 
 
-def _findings(case: Case, dialect: ServerDialectName, profile: Profile | None, *, goes_there: bool) -> list[Finding]:
-    own = profile if profile is not None and profile.dialect == dialect else None
-    findings = diagnose(dialect, case.body, case.status, case.error_text, own) if case.status else []
-    findings += [finding for finding in lint_body(case.body, dialect, own) if finding not in findings]
-    if goes_there and profile is not None:
+def _find_problems(
+    case: Case, dialect: ServerDialectName, profile: Profile | None, *, checks_profile: bool
+) -> list[Finding]:
+    own_profile = profile if profile is not None and profile.dialect == dialect else None
+    findings = diagnose(dialect, case.body, case.status, case.error_text, own_profile) if case.status else []
+    findings += [finding for finding in lint_body(case.body, dialect, own_profile) if finding not in findings]
+    if checks_profile and profile is not None:
         findings += [finding for finding in lint_for_profile(case.body, dialect, profile) if finding not in findings]
     return findings
 
@@ -113,28 +115,30 @@ def _findings(case: Case, dialect: ServerDialectName, profile: Profile | None, *
 def _write_findings(findings: list[Finding], dialect: ServerDialectName, out: TextIO, paint: TextStyler) -> None:
     out.write(f"{paint('dim', f'read as a {dialect} request')}\n")
     for finding in findings:
-        word = paint("red", "wrong") if finding.certain else paint("yellow", "perhaps")
-        out.write(f"{word}  {paint('bold', one_line(finding.path or 'the body'))}: {one_line(finding.problem)}\n")
+        label = paint("red", "wrong") if finding.certain else paint("yellow", "perhaps")
+        out.write(f"{label}  {paint('bold', one_line(finding.path or 'the body'))}: {one_line(finding.problem)}\n")
         if finding.settings:
             out.write(f"    profile setting: {one_line(' or '.join(finding.settings))}\n")
     if not findings:
         out.write("no known problems\n")
 
 
-def _recorded(args: argparse.Namespace, environ: Mapping[str, str], cwd: Path) -> Case:
+def _case_from_trace(args: argparse.Namespace, environ: Mapping[str, str], cwd: Path) -> Case:
     try:
         trace = read_trace(trace_folder(args.dir, environ, cwd), args.trace)
     except TraceError as error:
         raise InvalidUsage(str(error)) from None
-    return _case_in(trace)
+    return _last_upstream_request(trace)
 
 
-def _case_in(trace: RecordedTrace) -> Case:
+def _last_upstream_request(trace: RecordedTrace) -> Case:
     """Return the last request to the upstream, and its answer."""
-    sent = max((at for at, record in enumerate(trace.records) if isinstance(record, UpstreamRequest)), default=None)
-    if sent is None:
+    request_index = max(
+        (index for index, record in enumerate(trace.records) if isinstance(record, UpstreamRequest)), default=None
+    )
+    if request_index is None:
         raise InvalidUsage(f"the trace {trace.id} contains no request to an upstream")
-    request, *answer = trace.records[sent:]
+    request, *answer = trace.records[request_index:]
     assert isinstance(request, UpstreamRequest)
     route = next(record for record in trace.records if isinstance(record, Route))
     status = next((record.status for record in answer if isinstance(record, UpstreamHead)), 0)
@@ -150,24 +154,24 @@ def _case_in(trace: RecordedTrace) -> Case:
     )
 
 
-def _profile(requested: str | None, recorded: str | None) -> Profile | None:
+def _load_profile(requested_profile: str | None, recorded_profile: str | None) -> Profile | None:
     """Load the requested profile, or the recorded one. A recorded profile may no longer exist."""
-    if requested is not None:
-        return load_profile(requested)
+    if requested_profile is not None:
+        return load_profile(requested_profile)
     try:
-        return None if recorded is None else load_profile(recorded)
+        return None if recorded_profile is None else load_profile(recorded_profile)
     except ProfileError:
         return None
 
 
-def _object_in(body: bytes) -> dict[str, Any]:
+def _decode_object(body: bytes) -> dict[str, Any]:
     try:
         return decode_json(body, type=dict[str, Any])
     except ValueError as error:
         raise InvalidUsage(f"the body is not a JSON object: {error}") from None
 
 
-def _input(file: Path | None, stdin: BinaryIO) -> bytes:
+def _read_input(file: Path | None, stdin: BinaryIO) -> bytes:
     if file is None or str(file) == "-":
         if stdin.isatty():
             raise InvalidUsage("nothing to explain; name a file, or pipe a body into the command")

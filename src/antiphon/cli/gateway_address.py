@@ -21,22 +21,22 @@ def add_url(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def gateway_url(given: str | None, environ: Mapping[str, str]) -> str:
+def gateway_url(explicit_url: str | None, environ: Mapping[str, str]) -> str:
     """Return the gateway's URL without `/v1`: the given one, `$ANTIPHON_URL`, or the default of `antiphon serve`."""
-    written = (given or environ.get("ANTIPHON_URL") or DEFAULT_URL).strip()
-    url = written if "://" in written else f"http://{written}"
+    text = (explicit_url or environ.get("ANTIPHON_URL") or DEFAULT_URL).strip()
+    url = text if "://" in text else f"http://{text}"
     try:
         parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        is_usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
-        usable = False
-    if "@" in written:
+        is_usable = False
+    if "@" in text:
         # The address is not shown: it may contain a password.
         raise InvalidUsage(
             "the URL of a gateway must not contain a user name or a password; set the key in $ANTIPHON_API_KEY"
         )
-    if not usable or parts.query or parts.fragment or not VISIBLE.fullmatch(url):
-        raise InvalidUsage(f"invalid gateway URL {one_line(written)!r}: expected a URL such as {DEFAULT_URL}")
+    if not is_usable or parts.query or parts.fragment or not VISIBLE_ASCII.fullmatch(url):
+        raise InvalidUsage(f"invalid gateway URL {one_line(text)!r}: expected a URL such as {DEFAULT_URL}")
     return url.rstrip("/").removesuffix("/v1")
 
 
@@ -48,4 +48,4 @@ def gateway_key(environ: Mapping[str, str]) -> str | None:
     return key or None
 
 
-VISIBLE: Final = re.compile(r"[!-~]+")
+VISIBLE_ASCII: Final = re.compile(r"[!-~]+")

@@ -6,13 +6,13 @@ import argparse
 from typing import Any, Final
 
 
-class Help(argparse.HelpFormatter):
+class HelpFormatter(argparse.HelpFormatter):
     """Wraps texts of one paragraph; texts with line breaks stay unchanged."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
         # argparse measures commands without their indentation, so the longest would get its own line.
-        self._action_max_length = LONGEST_COMMAND
+        self._action_max_length = MAX_COMMAND_WIDTH
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
         """Format `-o, --output FILE` as Python 3.13 does; older versions repeat the value after each name."""
@@ -25,6 +25,6 @@ class Help(argparse.HelpFormatter):
         return text if "\n" in text else super()._fill_text(text, width, indent)
 
 
-LONGEST_COMMAND: Final = len("    translate")
+MAX_COMMAND_WIDTH: Final = len("    translate")
 # For every parser. Options cannot be abbreviated: a new option could break scripts that do.
-HELP_FORMAT: Final[dict[str, Any]] = {"formatter_class": Help, "allow_abbrev": False}
+HELP_FORMAT: Final[dict[str, Any]] = {"formatter_class": HelpFormatter, "allow_abbrev": False}

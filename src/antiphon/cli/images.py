@@ -10,7 +10,7 @@ from typing import Final
 from antiphon.cli.exits import InvalidUsage
 from antiphon.protocol.content import MiB
 
-MAX_URL: Final = 20 * MiB  # REQ-8
+MAX_URL_LENGTH: Final = 20 * MiB  # REQ-8
 
 
 def data_url(file: Path) -> str:
@@ -20,16 +20,16 @@ def data_url(file: Path) -> str:
     except OSError as error:
         raise InvalidUsage(f"cannot read the image {file}: {error.strerror}") from None
     url = f"data:{_media_type(file, data)};base64,{base64.b64encode(data).decode()}"
-    if len(url) > MAX_URL:
+    if len(url) > MAX_URL_LENGTH:
         raise InvalidUsage(
             f"the image {file} is too large: {len(data) / MiB:.1f} MiB, expected less than "
-            f"{MAX_URL // MiB * 3 // 4} MiB"
+            f"{MAX_URL_LENGTH // MiB * 3 // 4} MiB"
         )
     return url
 
 
 def _media_type(file: Path, data: bytes) -> str:
-    for media_type, offset, magic in MAGIC:
+    for media_type, offset, magic in MAGIC_BYTES:
         if data.startswith(magic, offset):
             return media_type
     guess = mimetypes.guess_type(file.name)[0] or ""
@@ -38,7 +38,7 @@ def _media_type(file: Path, data: bytes) -> str:
     raise InvalidUsage(f"{file} is not an image: neither its first bytes nor its suffix are known")
 
 
-MAGIC: Final = (
+MAGIC_BYTES: Final = (
     ("image/png", 0, b"\x89PNG\r\n\x1a\n"),
     ("image/jpeg", 0, b"\xff\xd8\xff"),
     ("image/gif", 0, b"GIF8"),

@@ -23,7 +23,7 @@ class ResponseOutcome:
     def __init__(self) -> None:
         self._error: str | None = None
         self._has_refused = False
-        self._end: TerminalEvent | None = None
+        self._terminal_event: TerminalEvent | None = None
 
     def add_event(self, event: StreamEvent) -> None:
         match event:
@@ -32,17 +32,17 @@ class ResponseOutcome:
             case ErrorEvent(error=error):
                 self._error = describe_error(error.type, error.code, error.message, error.param)
             case ResponseCompleted() | ResponseFailed() | ResponseIncomplete():
-                self._end = event
+                self._terminal_event = event
             case _:
                 pass
 
     @property
     def usage(self) -> Usage | None:
-        return self._end.response.usage if self._end else None
+        return self._terminal_event.response.usage if self._terminal_event else None
 
-    def fault(self) -> str | None:
+    def failure_message(self) -> str | None:
         """Return why the answer failed or is incomplete; None if it is complete."""
-        match self._end:
+        match self._terminal_event:
             case None:
                 return self._error or "the answer is incomplete: the stream ended without a terminal event"
             case ResponseFailed(response=response):

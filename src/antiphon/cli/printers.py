@@ -30,7 +30,7 @@ class Printer(Protocol):
         """Print the losses that are known before the first event."""
         ...
 
-    def show(self, event: StreamEvent) -> None: ...
+    def show_event(self, event: StreamEvent) -> None: ...
 
     def finish(self, outcome: ResponseOutcome) -> None:
         """End the output, after the last event or a fault."""
@@ -46,7 +46,7 @@ class EventPrinter:
     def begin(self, losses: Losses) -> None:
         pass  # scripts can read losses from the trace
 
-    def show(self, event: StreamEvent) -> None:
+    def show_event(self, event: StreamEvent) -> None:
         self._out.write(f"{printable_json(encode(event))}\n")
         self._out.flush()
 
@@ -71,7 +71,7 @@ class TextPrinter:
             paths = ", ".join(one_line(loss.path) for loss in losses)
             self._write_line("yellow", f"{len(losses)} lost in translation: {paths}")
 
-    def show(self, event: StreamEvent) -> None:
+    def show_event(self, event: StreamEvent) -> None:
         match event:
             case OutputTextDelta(item_id=id, content_index=index, delta=delta):
                 self._write(self._out, f"text {id} {index}", printable(delta))
@@ -82,7 +82,7 @@ class TextPrinter:
             case RefusalDelta(item_id=id, content_index=index, delta=delta):
                 self._write(self._err, f"refusal {id} {index}", printable(delta), "red")
             case ItemDone(item=item) if item is not None and not isinstance(item, Message | Reasoning):
-                self._write_line("yellow", f"→ {_call(item)}")
+                self._write_line("yellow", f"→ {_describe_call(item)}")
             case _:
                 pass  # start and end events of content that is printed by its deltas
 
@@ -93,16 +93,16 @@ class TextPrinter:
 
     def _write_reasoning(self, block: str, text: str) -> None:
         if self._is_watched:
-            self._write(self._err, block, text, "dim", heading="" if self._paint.is_on else "[reasoning] ")
+            self._write(self._err, block, text, "dim", heading="" if self._paint.has_colours else "[reasoning] ")
 
-    def _write(self, stream: TextIO, block: str, text: str, look: TextStyle | None = None, heading: str = "") -> None:
+    def _write(self, stream: TextIO, block: str, text: str, style: TextStyle | None = None, heading: str = "") -> None:
         """Write a piece of a block. Blocks are separated by an empty line."""
         if not text:
             return
         if block != self._block:
             self._begin_block(stream, block)
             stream.write(heading)
-        stream.write(self._paint(look, text) if look else text)
+        stream.write(self._paint(style, text) if style else text)
         stream.flush()
         self._open_line = None if text.endswith("\n") else stream
 
@@ -110,16 +110,16 @@ class TextPrinter:
         self._end_line()
         if self._block is not None:
             # The empty line between reasoning and answer goes to standard error, so that a pipe begins with the answer.
-            apart = self._out if stream is self._out and self._has_text else self._err
-            apart.write("\n")
-            apart.flush()
+            separator_stream = self._out if stream is self._out and self._has_text else self._err
+            separator_stream.write("\n")
+            separator_stream.flush()
         self._has_text = self._has_text or stream is self._out
         self._block = block
 
-    def _write_line(self, look: TextStyle, text: str) -> None:
+    def _write_line(self, style: TextStyle, text: str) -> None:
         """Write a separate line to standard error."""
         self._end_line()
-        self._err.write(f"{self._paint(look, text)}\n")
+        self._err.write(f"{self._paint(style, text)}\n")
         self._err.flush()
         self._block = None
 
@@ -130,7 +130,7 @@ class TextPrinter:
             self._open_line = None
 
 
-def _call(item: Item) -> str:
+def _describe_call(item: Item) -> str:
     """Describe a tool call on one line."""
     match item:
         case FunctionCall() | McpCall():
@@ -144,7 +144,7 @@ def _call(item: Item) -> str:
 
 
 def _describe_usage(usage: Usage) -> str:
-    thought = usage.output_tokens_details.reasoning_tokens
+    reasoning_tokens = usage.output_tokens_details.reasoning_tokens
     return f"{usage.input_tokens} tokens in, {usage.output_tokens} out" + (
-        f", {thought} of them reasoning" if thought else ""
+        f", {reasoning_tokens} of them reasoning" if reasoning_tokens else ""
     )

@@ -89,14 +89,14 @@ def run(
         return INTERRUPTED
 
 
-def base_url(written: str, dialect: ServerDialectName) -> str:
+def base_url(text: str, dialect: ServerDialectName) -> str:
     """Return the address of a server up to its version. Gemini has several versions, other APIs one."""
-    url = server_url(written)
+    url = server_url(text)
     base_path = SERVER_DIALECTS[dialect].base_path
-    if base_path == USUAL_BASE_PATH:
+    if base_path == COMMON_BASE_PATH:
         return url
-    version = VERSION.search(url)
-    return url[: version.end()] if version else f"{url.removesuffix(USUAL_BASE_PATH)}{base_path}"
+    version = VERSION_PATH.search(url)
+    return url[: version.end()] if version else f"{url.removesuffix(COMMON_BASE_PATH)}{base_path}"
 
 
 class _Session:
@@ -114,36 +114,36 @@ class _Session:
 
     async def run(self, transport: Transport) -> int:
         try:
-            target = await self._target(transport)
-            self._announce(target)
+            target = await self._select_target(transport)
+            self._print_cost(target)
             self._probe = Probe(target, transport, self._table.write_finding)
             report = await self._probe.run()
-        except NoServerFound as nothing:
-            raise CommandFailed(f"{nothing}") from None
-        except ServerUnanswered as nothing:
-            self.write_partial_report(str(nothing))
-            raise CommandFailed(f"{target.base_url} does not answer a minimal request: {nothing}") from None
+        except NoServerFound as fault:
+            raise CommandFailed(f"{fault}") from None
+        except ServerUnanswered as fault:
+            self.write_partial_report(str(fault))
+            raise CommandFailed(f"{target.base_url} does not answer a minimal request: {fault}") from None
         finally:
             await transport.close()
-        self._finish(report)
+        self._write_report(report)
         return FAILED if report.stopped else OK
 
-    def write_partial_report(self, why: str) -> None:
+    def write_partial_report(self, reason: str) -> None:
         """Print the findings of a run that ended early."""
         if self._probe is not None:
-            self._probe.stopped = why
-            self._finish(self._probe.report())
+            self._probe.stopped = reason
+            self._write_report(self._probe.report())
 
-    async def _target(self, transport: Transport) -> ProbeTarget:
+    async def _select_target(self, transport: Transport) -> ProbeTarget:
         dialects: list[ServerDialectName] = [self._args.dialect] if self._args.dialect else list(DIALECTS)
-        targets = [self._of(dialect) for dialect in dialects]
+        targets = [self._target_for(dialect) for dialect in dialects]
         target = targets[0]
         if not target.model:
-            listed = await first_model(targets, transport)
-            targets = [msgspec.structs.replace(each, model=listed) for each in targets]
+            first_listed = await first_model(targets, transport)
+            targets = [msgspec.structs.replace(target, model=first_listed) for target in targets]
         return targets[0] if len(targets) == 1 else await detect_dialect(targets, transport)
 
-    def _of(self, dialect: ServerDialectName) -> ProbeTarget:
+    def _target_for(self, dialect: ServerDialectName) -> ProbeTarget:
         base = load_profile(SERVER_DIALECTS[dialect].default_profile)
         return ProbeTarget(
             base_url=base_url(self._args.url, dialect),
@@ -154,7 +154,7 @@ class _Session:
             timeouts=self._timeouts,
         )
 
-    def _announce(self, target: ProbeTarget) -> None:
+    def _print_cost(self, target: ProbeTarget) -> None:
         cost = estimate_cost(target.dialect)
         self._err.write(
             f"{target.base_url}, dialect {target.dialect}, model {one_line(target.model)}\n{cost.min_requests} to "
@@ -162,7 +162,7 @@ class _Session:
             "tokens; Ctrl-C stops the probe and prints its findings so far\n"
         )
 
-    def _finish(self, report: ProbeReport) -> None:
+    def _write_report(self, report: ProbeReport) -> None:
         output: Path | None = self._args.output
         if output is not None:
             try:
@@ -183,10 +183,9 @@ class _Table:
     def write_finding(self, finding: ProbeFinding) -> None:
         if self._is_json:
             return
+        verdict = self._paint(VERDICT_STYLES[finding.verdict], f"{finding.verdict:8}")
         detail = self._paint("dim", one_line(finding.detail))
-        self._out.write(
-            f"{self._paint(LOOKS[finding.verdict], f'{finding.verdict:8}')}  {finding.title:{WIDTH}}  {detail}\n"
-        )
+        self._out.write(f"{verdict}  {finding.title:{TITLE_WIDTH}}  {detail}\n")
         self._out.flush()
 
     def finish(self, report: ProbeReport, output: Path | None) -> None:
@@ -194,15 +193,16 @@ class _Table:
             self._out.write(f"{printable_json(msgspec.json.encode(report))}\n")
             return
         counts = Counter(finding.verdict for finding in report.findings)
-        summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in LOOKS if counts[verdict])
+        summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICT_STYLES if counts[verdict])
         self._out.write(f"\n{summary}; {report.requests} requests\n")
         if report.stopped:
             self._out.write(f"{self._paint('bold', 'stopped early')}: {one_line(report.stopped)}\n")
-        unproved = [each for each in report.findings if each.id.startswith("proof.") and each.verdict != "accepted"]
-        if unproved:
-            warning = (
-                f"with this profile the server still refuses {len(unproved)} of the turns that the gateway would send"
-            )
+        refused_proofs = [
+            finding for finding in report.findings if finding.id.startswith("proof.") and finding.verdict != "accepted"
+        ]
+        if refused_proofs:
+            count = len(refused_proofs)
+            warning = f"with this profile the server still refuses {count} of the turns that the gateway would send"
             self._out.write(f"{self._paint('bold', warning)}\n")
         if output is None:
             self._out.write(f"\n{report.profile}")
@@ -212,16 +212,16 @@ class _Table:
 
 #: In the order in which they are tried if none is given.
 DIALECTS: Final = tuple(EXPERIMENTS)
-LOOKS: Final[dict[Verdict, TextStyle]] = {
+VERDICT_STYLES: Final[dict[Verdict, TextStyle]] = {
     "accepted": "dim",
     "ignored": "yellow",
     "refused": "red",
     "down": "red",
     "untried": "dim",
 }
-WIDTH: Final = 48
-USUAL_BASE_PATH: Final = "/v1"
-VERSION: Final = re.compile(r"/v1(alpha|beta)\d*")
+TITLE_WIDTH: Final = 48
+COMMON_BASE_PATH: Final = "/v1"
+VERSION_PATH: Final = re.compile(r"/v1(alpha|beta)\d*")
 EPILOG: Final = """examples:
   antiphon probe http://127.0.0.1:8080
   antiphon probe https://api.example.com/v1 --key-env EXAMPLE_KEY --model small -o example.toml

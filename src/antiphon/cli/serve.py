@@ -82,7 +82,7 @@ def run(
 ) -> int:
     del err  # errors are raised
     folder = cwd or Path.cwd()
-    config = _configured(args, environ, folder)
+    config = _load_configuration(args, environ, folder)
     urls: list[str] = []
 
     def announce(base_url: str) -> None:
@@ -91,8 +91,8 @@ def run(
         out.flush()
 
     try:
-        with _unwinding():
-            (serve or _real_serve(config, folder))(config, debug=args.debug, announce=announce)
+        with _interrupt_on_sigterm():
+            (serve or _import_serve(config, folder))(config, debug=args.debug, announce=announce)
     except KeyboardInterrupt:
         # Ctrl-C is the normal way to stop, unless the gateway had not started.
         return OK if urls else INTERRUPTED
@@ -108,12 +108,12 @@ def port(text: str) -> int:
     return int(text)
 
 
-def _configured(args: argparse.Namespace, environ: Mapping[str, str], cwd: Path) -> Config:
+def _load_configuration(args: argparse.Namespace, environ: Mapping[str, str], cwd: Path) -> Config:
     """Load the configuration, apply the options of the command line, and validate the result."""
     file = find_config(args.config, environ, cwd)
-    agents = _agents(args.agent, cwd)
-    usual = Config() if agents else default_config(environ)
-    config = load_config(file, environ) if file else usual
+    agents = _load_agents(args.agent, cwd)
+    base_config = Config() if agents else default_config(environ)
+    config = load_config(file, environ) if file else base_config
     server = replace(
         config.server,
         host=config.server.host if args.host is None else args.host,
@@ -125,7 +125,7 @@ def _configured(args: argparse.Namespace, environ: Mapping[str, str], cwd: Path)
     return config
 
 
-def _agents(specs: list[str], cwd: Path) -> list[UpstreamConfig]:
+def _load_agents(specs: list[str], cwd: Path) -> list[UpstreamConfig]:
     """Return the agents of the command line; they come before those of the configuration."""
     if not specs:
         return []
@@ -134,7 +134,7 @@ def _agents(specs: list[str], cwd: Path) -> list[UpstreamConfig]:
     return [agent_upstream(spec, load_agent(spec, str(cwd))) for spec in specs]
 
 
-def _real_serve(config: Config, cwd: Path) -> Serve:
+def _import_serve(config: Config, cwd: Path) -> Serve:
     # Imported here because no other command needs the server and the import is slow.
     from antiphon.api.serve import serve
 
@@ -146,13 +146,13 @@ def _real_serve(config: Config, cwd: Path) -> Serve:
 
 
 @contextmanager
-def _unwinding() -> Iterator[None]:
+def _interrupt_on_sigterm() -> Iterator[None]:
     """Handle SIGTERM like Ctrl-C, so that everything is closed, including the embedded model."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    previous_handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous_handler)
 
 
 def _greeting(config: Config, base_url: str, paint: TextStyler, environ: Mapping[str, str]) -> list[str]:
@@ -160,19 +160,19 @@ def _greeting(config: Config, base_url: str, paint: TextStyler, environ: Mapping
     model = next((name for upstream in config.upstreams for name in upstream.listed_models()), "MODEL")
     key = ' -H "Authorization: Bearer $YOUR_KEY"' if config.keys else ""
     body = msgspec.json.encode({"model": model, "input": "Say hello.", "stream": True}).decode()
-    variable = "ANTIPHON_API_KEY=$YOUR_KEY " if config.keys else ""
-    where = "" if url == DEFAULT_URL else f" --url {url}"
+    key_variable = "ANTIPHON_API_KEY=$YOUR_KEY " if config.keys else ""
+    url_option = "" if url == DEFAULT_URL else f" --url {url}"
     return [
         f"{paint('bold', f'Antiphon {__version__}')} listens on {paint('bold', f'{url}/v1')}",
         *(f"  {line}" for line in (*describe_config(config), describe_retention(config.store, environ))),
         "Try it:",
         f"  curl -N {url}/v1/responses -H 'Content-Type: application/json'{key} -d {shlex.quote(body)}",
-        f'  {variable}{_own_name(environ)} ask{where} --model {shlex.quote(model)} "Say hello."',
+        f'  {key_variable}{_command_name(environ)} ask{url_option} --model {shlex.quote(model)} "Say hello."',
         paint("dim", "Press Ctrl-C to stop."),
     ]
 
 
-def _own_name(environ: Mapping[str, str]) -> str:
+def _command_name(environ: Mapping[str, str]) -> str:
     """Return the command as the user can type it: its path, if it is not on `PATH`."""
     return "antiphon" if shutil.which("antiphon", path=environ.get("PATH", "")) else shlex.quote(sys.argv[0])
 

@@ -31,24 +31,24 @@ def add_parser(subparsers: Any, summary: str) -> None:
         **HELP_FORMAT,
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    stats = _action(actions, "stats", "show how much is stored")
+    stats = _add_action(actions, "stats", "show how much is stored")
     stats.add_argument(
         "--json", action="store_true", help="print one JSON object on one line; times are seconds since 1970"
     )
-    prune = _action(actions, "prune", "remove old responses, except those that a newer response continues")
+    prune = _add_action(actions, "prune", "remove old responses, except those that a newer response continues")
     prune.add_argument(
         "--days",
         metavar="N",
-        type=_days,
+        type=_parse_days,
         help="remove responses older than this (default: retention_days in the configuration)",
     )
     prune.add_argument(
         "--keep",
         metavar="N",
-        type=_count,
+        type=_parse_count,
         help="keep at most this many responses (default: max_responses in the configuration)",
     )
-    _action(actions, "verify", "check the integrity of everything that is stored")
+    _add_action(actions, "verify", "check the integrity of everything that is stored")
 
 
 def run(
@@ -64,37 +64,37 @@ def run(
     file = find_config(args.config, environ, cwd or Path.cwd())
     config = (load_config(file, environ) if file else default_config(environ)).store
 
-    async def do(store: Store) -> int:
+    async def run_action(store: Store) -> int:
         match args.action:
             case "stats":
                 stats, queue = await store.stats(), await store.queue_stats()
-                out.writelines([_line(stats, queue)] if args.json else _table(stats, queue))
+                out.writelines([_stats_to_json(stats, queue)] if args.json else _stats_table(stats, queue))
                 return OK
             case "prune":
                 count = await _prune(store, config, args.days, args.keep, now())
-                out.write(f"removed {_counted(count, 'response')}\n")
+                out.write(f"removed {_format_count(count, 'response')}\n")
                 return OK
             case _:
-                wrong = await store.verify()
-                out.writelines(f"{one_line(line)}\n" for line in wrong or ["no problems found"])
-                return FAILED if wrong else OK
+                problems = await store.verify()
+                out.writelines(f"{one_line(line)}\n" for line in problems or ["no problems found"])
+                return FAILED if problems else OK
 
-    return asyncio.run(with_store(config, environ, do))
+    return asyncio.run(with_store(config, environ, run_action))
 
 
 def describe_retention(config: StoreConfig, environ: Mapping[str, str]) -> str:
     """Describe in one line where responses are stored and for how long."""
     from antiphon.store.opening import describe_location  # loading SQLite is slow, and other commands do not need it
 
-    place = describe_location(config, environ)
-    if place is None:
+    location = describe_location(config, environ)
+    if location is None:
         return "responses: not stored, because [store] url is off"
-    most = "" if config.max_responses is None else f", at most {config.max_responses:,}"
+    limit = "" if config.max_responses is None else f", at most {config.max_responses:,}"
     unit = "day" if config.retention_days == 1 else "days"
-    return f"responses: stored for {config.retention_days:g} {unit}{most}, in {place}"
+    return f"responses: stored for {config.retention_days:g} {unit}{limit}, in {location}"
 
 
-async def with_store(config: StoreConfig, environ: Mapping[str, str], do: Callable[[Store], Any]) -> int:
+async def with_store(config: StoreConfig, environ: Mapping[str, str], run_action: Callable[[Store], Any]) -> int:
     """Open the store, run `do` with it, and return its exit code."""
     from antiphon.store.opening import open_store
 
@@ -102,27 +102,27 @@ async def with_store(config: StoreConfig, environ: Mapping[str, str], do: Callab
     if store is None:
         raise InvalidUsage("the store is disabled: [store] url is off in the configuration")
     try:
-        code: int = await do(store)
+        code: int = await run_action(store)
         return code
     finally:
         await store.close()
 
 
 async def _prune(store: Store, config: StoreConfig, days: float | None, keep: int | None, now: float) -> int:
-    before = math.floor(now - (config.retention_days if days is None else days) * 86_400)
+    created_before = math.floor(now - (config.retention_days if days is None else days) * 86_400)
     total = 0
-    while count := await store.prune(before=before, keep=config.max_responses if keep is None else keep):
+    while count := await store.prune(before=created_before, keep=config.max_responses if keep is None else keep):
         total += count
     return total
 
 
-def _line(stats: StoreStats, queue: QueueStats) -> str:
-    everything = msgspec.structs.asdict(stats) | {"queue": queue}
-    return f"{msgspec.json.encode(everything).decode()}\n"
+def _stats_to_json(stats: StoreStats, queue: QueueStats) -> str:
+    members = msgspec.structs.asdict(stats) | {"queue": queue}
+    return f"{msgspec.json.encode(members).decode()}\n"
 
 
-def _table(stats: StoreStats, queue: QueueStats) -> list[str]:
-    since = "" if queue.oldest_waiting is None else f", the oldest since {_moment(queue.oldest_waiting)}"
+def _stats_table(stats: StoreStats, queue: QueueStats) -> list[str]:
+    oldest_text = "" if queue.oldest_waiting is None else f", the oldest since {_format_time(queue.oldest_waiting)}"
     rows = {
         "responses": f"{stats.responses:,}",
         "owners": f"{stats.owners:,}",
@@ -130,24 +130,24 @@ def _table(stats: StoreStats, queue: QueueStats) -> list[str]:
         "conversations": f"{stats.conversations:,}",
         "events": f"{stats.events:,}",
         "size": f"{stats.bytes / 2**20:,.1f} MiB",
-        "oldest": _moment(stats.oldest),
-        "newest": _moment(stats.newest),
-        "queue": f"{queue.waiting:,} waiting, {queue.running:,} running{since}",
+        "oldest": _format_time(stats.oldest),
+        "newest": _format_time(stats.newest),
+        "queue": f"{queue.waiting:,} waiting, {queue.running:,} running{oldest_text}",
     }
     return [f"{name:13}  {value}\n" for name, value in rows.items()]
 
 
-def _moment(seconds: int | None) -> str:
+def _format_time(seconds: int | None) -> str:
     return "-" if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
-def _counted(count: int, word: str) -> str:
+def _format_count(count: int, word: str) -> str:
     return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
-def _action(actions: Any, name: str, about: str) -> argparse.ArgumentParser:
+def _add_action(actions: Any, name: str, summary: str) -> argparse.ArgumentParser:
     action: argparse.ArgumentParser = actions.add_parser(
-        name, help=about, description=f"{about[0].upper()}{about[1:]}.", epilog=EPILOG, **HELP_FORMAT
+        name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", epilog=EPILOG, **HELP_FORMAT
     )
     action.add_argument(
         "--config", metavar="F", type=Path, help="the configuration file (default: the one that `serve` would use)"
@@ -155,23 +155,23 @@ def _action(actions: Any, name: str, about: str) -> argparse.ArgumentParser:
     return action
 
 
-def _days(text: str) -> float:
+def _parse_days(text: str) -> float:
     try:
         days = float(text)
     except ValueError:
         days = -1.0
-    if not 0 <= days <= MOST_DAYS:
-        raise argparse.ArgumentTypeError(f"invalid number of days {text!r}: expected 0–{MOST_DAYS}")
+    if not 0 <= days <= MAX_DAYS:
+        raise argparse.ArgumentTypeError(f"invalid number of days {text!r}: expected 0–{MAX_DAYS}")
     return days
 
 
-def _count(text: str) -> int:
+def _parse_count(text: str) -> int:
     if not text.isascii() or not text.isdecimal():
         raise argparse.ArgumentTypeError(f"invalid number of responses {text!r}: expected 0 or more")
     return int(text)
 
 
-MOST_DAYS: Final = 36_500
+MAX_DAYS: Final = 36_500
 EPILOG: Final = """examples:
   antiphon store stats
   antiphon store prune --days 7

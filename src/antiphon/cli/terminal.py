@@ -16,20 +16,20 @@ class TextStyler:
     """Styles text for terminals that support colours; for other streams the text is unchanged."""
 
     def __init__(self, stream: TextIO, environ: Mapping[str, str]) -> None:
-        self._is_on = stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+        self._has_colours = stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
 
     @property
-    def is_on(self) -> bool:
-        return self._is_on
+    def has_colours(self) -> bool:
+        return self._has_colours
 
-    def __call__(self, look: TextStyle, text: str) -> str:
+    def __call__(self, style: TextStyle, text: str) -> str:
         # Each text ends its own style, so that an interruption cannot leave the terminal styled.
-        return f"\x1b[{CODES[look]}m{text}\x1b[0m" if self._is_on and text else text
+        return f"\x1b[{STYLE_CODES[style]}m{text}\x1b[0m" if self._has_colours and text else text
 
 
 def printable(text: str) -> str:
     """Return `text` without control characters, except line ends and tabs."""
-    return CONTROLS.sub("", text)
+    return CONTROL_CHARACTERS.sub("", text)
 
 
 def one_line(text: str) -> str:
@@ -40,9 +40,8 @@ def one_line(text: str) -> str:
 def printable_json(raw: bytes) -> str:
     """Return equivalent JSON on one line, with all control characters escaped: JSON may contain DEL and C1 controls."""
     text = raw.decode("utf-8", "replace").replace("\r", " ").replace("\n", " ")
-    return UNESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return CONTROL_CHARACTERS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-CODES: Final[dict[TextStyle, str]] = {"dim": "2", "bold": "1", "red": "31", "yellow": "33"}
-CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-UNESCAPED: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+STYLE_CODES: Final[dict[TextStyle, str]] = {"dim": "2", "bold": "1", "red": "31", "yellow": "33"}
+CONTROL_CHARACTERS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")

@@ -46,14 +46,14 @@ def add_parser(subparsers: Any, summary: str) -> None:
         **HELP_FORMAT,
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    _action(actions, "list", "list all traces, newest last")
-    show = _action(actions, "show", "show one trace, from the client's request to the answer", takes_id=True)
+    _add_action(actions, "list", "list all traces, newest last")
+    show = _add_action(actions, "show", "show one trace, from the client's request to the answer", has_id=True)
     show.add_argument("--raw", action="store_true", help="print the lines of the file unchanged")
-    _action(
+    _add_action(
         actions,
         "replay",
         "translate a recorded request and its answer again, offline, and compare the result",
-        takes_id=True,
+        has_id=True,
     )
 
 
@@ -69,7 +69,7 @@ def run(
     try:
         match args.action:
             case "list":
-                _list(folder, out, err)
+                _write_list(folder, out, err)
                 return OK
             case "show":
                 _show(read_trace(folder, args.id), out, TextStyler(out, environ), is_raw=args.raw)
@@ -80,11 +80,11 @@ def run(
         raise InvalidUsage(str(error)) from None
 
 
-def _action(actions: Any, name: str, about: str, *, takes_id: bool = False) -> argparse.ArgumentParser:
+def _add_action(actions: Any, name: str, summary: str, *, has_id: bool = False) -> argparse.ArgumentParser:
     action: argparse.ArgumentParser = actions.add_parser(
-        name, help=about, description=f"{about[0].upper()}{about[1:]}.", epilog=EPILOG, **HELP_FORMAT
+        name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", epilog=EPILOG, **HELP_FORMAT
     )
-    if takes_id:
+    if has_id:
         action.add_argument(
             "id", metavar="ID", help="the id of a request (x-request-id), the beginning of an id, or `last`"
         )
@@ -94,32 +94,32 @@ def _action(actions: Any, name: str, about: str, *, takes_id: bool = False) -> a
     return action
 
 
-def trace_folder(given: Path | None, environ: Mapping[str, str], cwd: Path) -> Path:
+def trace_folder(explicit_folder: Path | None, environ: Mapping[str, str], cwd: Path) -> Path:
     """Return the folder of traces: the given one, the configured one, or `traces`."""
-    if given is not None:
-        return cwd / given
+    if explicit_folder is not None:
+        return cwd / explicit_folder
     file = find_config(None, environ, cwd)
-    configured = load_config(file, environ).trace.dir if file else None
-    return cwd / (configured or "traces")
+    configured_folder = load_config(file, environ).trace.dir if file else None
+    return cwd / (configured_folder or "traces")
 
 
 # list
 
 
-def _list(folder: Path, out: TextIO, err: TextIO) -> None:
+def _write_list(folder: Path, out: TextIO, err: TextIO) -> None:
     summaries = list_traces(folder)
     if not summaries:
         err.write(f"{no_traces_message(folder)}\n")
         return
-    rows = [HEADINGS, *map(_row, summaries)]
+    rows = [HEADINGS, *map(_summary_row, summaries)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
     for row in rows:
         out.write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n")
 
 
-def _row(summary: TraceSummary) -> tuple[str, ...]:
+def _summary_row(summary: TraceSummary) -> tuple[str, ...]:
     return (
-        _time(summary.time),
+        _format_time(summary.time),
         one_line(summary.id),
         one_line(summary.model or "-"),
         one_line(summary.upstream or "-"),
@@ -130,7 +130,7 @@ def _row(summary: TraceSummary) -> tuple[str, ...]:
     )
 
 
-def _time(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
@@ -141,8 +141,8 @@ def _show(trace: RecordedTrace, out: TextIO, paint: TextStyler, *, is_raw: bool)
     if is_raw:
         out.writelines(f"{printable_json(encode_record(record))}\n" for record in (trace.summary, *trace.records))
         return
-    head = trace.summary
-    out.write(f"{paint('bold', one_line(trace.id))}  {_time(head.time)}  {head.duration:.3f} s\n")
+    summary = trace.summary
+    out.write(f"{paint('bold', one_line(trace.id))}  {_format_time(summary.time)}  {summary.duration:.3f} s\n")
     for section in _sections(trace.records):
         _show_section(section, out, paint)
     if len(trace.losses):
@@ -168,28 +168,28 @@ def _sections(records: Iterable[AnyTraceRecord]) -> list[list[AnyTraceRecord]]:
 
 
 def _show_section(section: list[AnyTraceRecord], out: TextIO, paint: TextStyler) -> None:
-    def title(text: str, look: TextStyle = "bold") -> None:
-        out.write(f"\n{paint('dim', f'{first.at:9.3f} s')}  {paint(look, one_line(text))}\n")
+    def title(text: str, style: TextStyle = "bold") -> None:
+        out.write(f"\n{paint('dim', f'{first.at:9.3f} s')}  {paint(style, one_line(text))}\n")
 
     first = section[0]
     match first:
         case ClientRequest():
             title(f"request of the client: {first.method} {first.path}")
             _show_headers(first.headers, out)
-            _show_text(_pretty(first.body.raw), out)
+            _show_text(_format_json(first.body.raw), out)
         case HubRequest():
             title("the request in the hub format")
-            _show_text(_pretty(first.body.raw), out)
+            _show_text(_format_json(first.body.raw), out)
         case Route():
-            how = "streamed" if first.stream else "not streamed"
+            mode = "streamed" if first.stream else "not streamed"
             title(
                 f"route: upstream {first.upstream}, model {first.model}, dialect {first.dialect}, profile "
-                f"{first.profile}, {how}"
+                f"{first.profile}, {mode}"
             )
         case UpstreamRequest():
             title(f"request to the upstream: {first.method} {first.url}")
             _show_headers(first.headers, out)
-            _show_text(_pretty(first.body.raw), out)
+            _show_text(_format_json(first.body.raw), out)
         case UpstreamHead():
             title(f"response of the upstream: {first.status}")
             _show_headers(first.headers, out)
@@ -198,10 +198,15 @@ def _show_section(section: list[AnyTraceRecord], out: TextIO, paint: TextStyler)
             _show_headers(first.headers, out)
         case UpstreamPiece():
             _show_pieces(
-                "received from the upstream:", [each for each in section if isinstance(each, UpstreamPiece)], title, out
+                "received from the upstream:",
+                [record for record in section if isinstance(record, UpstreamPiece)],
+                title,
+                out,
             )
         case ClientPiece():
-            _show_pieces("sent to the client:", [each for each in section if isinstance(each, ClientPiece)], title, out)
+            _show_pieces(
+                "sent to the client:", [record for record in section if isinstance(record, ClientPiece)], title, out
+            )
         case TraceNote():
             if first.value is not None:
                 title(f"{first.name}: {first.value}")
@@ -215,12 +220,12 @@ def _show_section(section: list[AnyTraceRecord], out: TextIO, paint: TextStyler)
 
 
 def _show_pieces(
-    what: str, pieces: list[UpstreamPiece] | list[ClientPiece], title: Callable[[str], None], out: TextIO
+    heading: str, pieces: list[UpstreamPiece] | list[ClientPiece], title: Callable[[str], None], out: TextIO
 ) -> None:
-    whole = b"".join(piece.data.raw for piece in pieces)
-    cuts = "1 piece" if len(pieces) == 1 else f"{len(pieces)} pieces, the last at {pieces[-1].at:.3f} s"
-    title(f"{what} {len(whole)} bytes in {cuts}")
-    _show_text(_pretty(whole), out)
+    data = b"".join(piece.data.raw for piece in pieces)
+    piece_count = "1 piece" if len(pieces) == 1 else f"{len(pieces)} pieces, the last at {pieces[-1].at:.3f} s"
+    title(f"{heading} {len(data)} bytes in {piece_count}")
+    _show_text(_format_json(data), out)
 
 
 def _show_headers(headers: Mapping[str, str], out: TextIO) -> None:
@@ -231,7 +236,7 @@ def _show_text(text: str, out: TextIO) -> None:
     out.writelines(f"    {line}\n" for line in text.rstrip("\n").split("\n"))
 
 
-def _pretty(data: bytes) -> str:
+def _format_json(data: bytes) -> str:
     """Indent JSON, leave other text unchanged, and remove control characters."""
     if data[:1] in (b"{", b"["):
         with contextlib.suppress(msgspec.DecodeError):
@@ -247,21 +252,21 @@ def _replay(trace: RecordedTrace, out: TextIO, err: TextIO) -> int:
     result = replay_trace(trace)
     out.write(printable(result.answer.decode("utf-8", "replace")).rstrip("\n") + "\n")
     out.flush()
-    err.writelines(f"{line}\n" for line in _verdict(result))
+    err.writelines(f"{line}\n" for line in _describe_result(result))
     return FAILED if result.differences else OK
 
 
-def _verdict(result: ReplayResult) -> list[str]:
+def _describe_result(result: ReplayResult) -> list[str]:
     if not result.differences:
-        so_far = " up to the end of the recorded answer, which is incomplete" if result.is_cut_short else ""
-        return [f"identical to the recording{so_far}"]
+        scope = " up to the end of the recorded answer, which is incomplete" if result.is_cut_short else ""
+        return [f"identical to the recording{scope}"]
     return [
         line
-        for each in result.differences
+        for difference in result.differences
         for line in (
-            f"{each.what} differs:",
-            f"  recorded: … {one_line(each.recorded)}",
-            f"  now:      … {one_line(each.made)}",
+            f"{difference.what} differs:",
+            f"  recorded: … {one_line(difference.recorded)}",
+            f"  now:      … {one_line(difference.made)}",
         )
     ]
 

@@ -58,8 +58,8 @@ def add_parser(subparsers: Any, summary: str) -> None:
         help="the dialect of the output: one of the same",
     )
     kind = parser.add_mutually_exclusive_group()
-    for name, about in ABOUT_KINDS.items():
-        kind.add_argument(f"--{name}", dest="kind", action="store_const", const=name, help=about)
+    for name, help_text in KIND_HELP.items():
+        kind.add_argument(f"--{name}", dest="kind", action="store_const", const=name, help=help_text)
     parser.add_argument(
         "--profile",
         metavar="P",
@@ -84,9 +84,9 @@ def run(
     environ: Mapping[str, str] = os.environ,
     now: Callable[[], float] = time.time,
 ) -> int:
-    data = _input(args.file, stdin or sys.stdin.buffer)
+    data = _read_input(args.file, stdin or sys.stdin.buffer)
     kind: Kind = args.kind or detect_kind(data, args.source)
-    translation = _translate(args, kind, data, _stamps(int(now())))
+    translation = _translate(args, kind, data, _counting_stamps(int(now())))
     out.write(
         "\n".join(map(printable_json, translation.body.split(b"\n")))
         + ("" if translation.body.endswith(b"\n") else "\n")
@@ -96,7 +96,7 @@ def run(
         report = {"kind": kind, "path": translation.path or None, "losses": list(map(asdict, translation.losses))}
         err.write(f"{printable_json(msgspec.json.encode(report))}\n")
     else:
-        _write_losses(translation, err, TextStyler(err, environ))
+        _print_losses(translation, err, TextStyler(err, environ))
     return LOSSY if args.strict and len(translation.losses) else OK
 
 
@@ -106,10 +106,10 @@ def detect_kind(data: bytes, dialect: ServerDialectName) -> Kind:
     content = data.lstrip()
     if content.startswith((*EVENT_LINES, b"[")):
         return "stream"
-    first, _, rest = content.partition(b"\n")
-    if rest.strip() and _members(first) is not None:
+    first_line, _, other_lines = content.partition(b"\n")
+    if other_lines.strip() and _decode_object(first_line) is not None:
         return "stream"
-    members = _members(data)
+    members = _decode_object(data)
     if members is None:
         raise InvalidUsage("the input is neither a JSON object nor a stream of events")
     if members.keys() & server.event_fields:
@@ -117,7 +117,7 @@ def detect_kind(data: bytes, dialect: ServerDialectName) -> Kind:
     return "response" if members.keys() & server.response_fields else "request"
 
 
-def _members(data: bytes) -> dict[str, Any] | None:
+def _decode_object(data: bytes) -> dict[str, Any] | None:
     """Return the members of a JSON object; None if the data is not one."""
     try:
         return decode_json(data, type=dict[str, Any])
@@ -125,7 +125,7 @@ def _members(data: bytes) -> dict[str, Any] | None:
         return None
 
 
-def _input(file: Path | None, stdin: BinaryIO) -> bytes:
+def _read_input(file: Path | None, stdin: BinaryIO) -> bytes:
     if file is None or str(file) == "-":
         if stdin.isatty():
             raise InvalidUsage("nothing to translate; name a file, or pipe the input into the command")
@@ -158,20 +158,20 @@ def _translate(args: argparse.Namespace, kind: Kind, data: bytes, stamps: Stamps
             assert_never(never)
 
 
-def _stamps(second: int) -> Stamps:
+def _counting_stamps(second: int) -> Stamps:
     """Return stamps with sequential ids, so that the same input gives the same output."""
     numbers = count(1)
     return Stamps(lambda prefix: f"{prefix}_{next(numbers):032x}", lambda: second)
 
 
-def _write_losses(translation: Translation, err: TextIO, paint: TextStyler) -> None:
+def _print_losses(translation: Translation, err: TextIO, paint: TextStyler) -> None:
     if translation.path:
         err.write(f"{paint('dim', 'to:')} POST {one_line(translation.path)}\n")
     err.writelines(f"{paint('yellow', 'lost:')} {one_line(str(loss))}\n" for loss in translation.losses)
 
 
 EVENT_LINES: Final = (b"data:", b"event:", b"id:", b"retry:", b":")
-ABOUT_KINDS: Final[dict[Kind, str]] = {
+KIND_HELP: Final[dict[Kind, str]] = {
     "request": "the input is a client's request",
     "response": "the input is a server's response that was not streamed, or its error",
     "stream": "the input is a recorded stream: server-sent events, a JSON array, or one object per line (without any "

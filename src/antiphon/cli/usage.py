@@ -22,7 +22,7 @@ from antiphon.store.interface import Store
 from antiphon.store.usage import COUNTER_NAMES
 from antiphon.store.usage_sums import FIRST_DAY, GROUPINGS, sum_usage, total_tokens
 
-USUAL_DAYS: Final = 30
+DEFAULT_DAYS: Final = 30
 
 
 def add_parser(subparsers: Any, summary: str) -> None:
@@ -40,8 +40,8 @@ def add_parser(subparsers: Any, summary: str) -> None:
     parser.add_argument(
         "--since",
         metavar="DAY",
-        type=_since,
-        default=f"{USUAL_DAYS}d",
+        type=_parse_since,
+        default=f"{DEFAULT_DAYS}d",
         help="the first day, such as 2026-01-31, or a number of days, such as 7d (default: 30d)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object on one line")
@@ -64,58 +64,61 @@ def run(
     until = datetime.fromtimestamp(now(), UTC).date()
     since = args.since if isinstance(args.since, date) else until - timedelta(days=args.since - 1)
 
-    async def do(store: Store) -> int:
+    async def print_usage(store: Store) -> int:
         rows = await store.get_usage(since=(since - FIRST_DAY).days, until=(until - FIRST_DAY).days)
         sums = sum_usage(rows, args.by)
         if args.json:
-            out.write(f"{_line(sums, args.by, since, until)}\n")
+            out.write(f"{_usage_to_json(sums, args.by, since, until)}\n")
         elif sums:
-            out.writelines(_table(sums, args.by, TextStyler(out, environ)))
+            out.writelines(_usage_table(sums, args.by, TextStyler(out, environ)))
         else:
             err.write(f"no usage since {since.isoformat()}\n")
         return OK
 
-    return asyncio.run(with_store(config, environ, do))
+    return asyncio.run(with_store(config, environ, print_usage))
 
 
-def _line(sums: dict[str, list[int]], by: str, since: date, until: date) -> str:
+def _usage_to_json(sums: dict[str, list[int]], by: str, since: date, until: date) -> str:
     data = [{by: name, **dict(zip(COUNTER_NAMES, counts, strict=True))} for name, counts in sums.items()]
     report = {"by": by, "since": since.isoformat(), "until": until.isoformat(), "data": data}
     return msgspec.json.encode(report).decode()
 
 
-def _table(sums: dict[str, list[int]], by: str, paint: TextStyler) -> list[str]:
-    most = max(map(total_tokens, sums.values())) or 1
+def _usage_table(sums: dict[str, list[int]], by: str, paint: TextStyler) -> list[str]:
+    max_tokens = max(map(total_tokens, sums.values())) or 1
     total = [sum(column) for column in zip(*sums.values(), strict=True)]
     rows = [(one_line(name) or "-", counts) for name, counts in sums.items()]
-    cells = [[by.upper(), *HEADINGS], *([name, *map(_number, counts)] for name, counts in [*rows, ("total", total)])]
+    cells = [
+        [by.upper(), *HEADINGS],
+        *([name, *map(_format_number, counts)] for name, counts in [*rows, ("total", total)]),
+    ]
     widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
-    bars = ["", *(_bar(total_tokens(counts), most) for _, counts in rows), ""]
+    bars = ["", *(_bar(total_tokens(counts), max_tokens) for _, counts in rows), ""]
     return [
-        f"{_aligned(row, widths)}  {paint('dim', bar)}".rstrip() + "\n" for row, bar in zip(cells, bars, strict=True)
+        f"{_align_row(row, widths)}  {paint('dim', bar)}".rstrip() + "\n" for row, bar in zip(cells, bars, strict=True)
     ]
 
 
-def _aligned(row: list[str], widths: list[int]) -> str:
+def _align_row(row: list[str], widths: list[int]) -> str:
     name, *numbers = row
     return "  ".join(
         [name.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(numbers, widths[1:], strict=True))]
     )
 
 
-def _number(count: int) -> str:
+def _format_number(count: int) -> str:
     return f"{count:,}"
 
 
-def _bar(tokens: int, most: int) -> str:
+def _bar(tokens: int, max_tokens: int) -> str:
     """Return a bar in proportion to the maximum, with at least one block if any token was used."""
-    return "█" * max(round(tokens / most * WIDEST), 1 if tokens else 0)
+    return "█" * max(round(tokens / max_tokens * MAX_BAR_WIDTH), 1 if tokens else 0)
 
 
-def _since(text: str) -> date | int:
+def _parse_since(text: str) -> date | int:
     """Parse a day, or a number of days."""
     days = text.removesuffix("d")
-    if text.endswith("d") and days.isascii() and days.isdecimal() and 1 <= int(days) <= MOST_DAYS:
+    if text.endswith("d") and days.isascii() and days.isdecimal() and 1 <= int(days) <= MAX_DAYS:
         return int(days)
     try:
         return datetime.strptime(text, "%Y-%m-%d").date()
@@ -125,8 +128,8 @@ def _since(text: str) -> date | int:
         ) from None
 
 
-MOST_DAYS: Final = 36_500
-WIDEST: Final = 24
+MAX_DAYS: Final = 36_500
+MAX_BAR_WIDTH: Final = 24
 HEADINGS: Final = ("REQUESTS", "ERRORS", "INPUT", "CACHED", "OUTPUT", "REASONING", "LOSSES")
 EPILOG: Final = """examples:
   antiphon usage

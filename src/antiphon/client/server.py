@@ -87,7 +87,8 @@ def server_at(
     )
     if dialect is not None and loaded_profile.dialect != dialect:
         raise ClientFault(
-            f"dialect: expected {loaded_profile.dialect!r}, the dialect of the profile {loaded_profile.name!r}, got {dialect!r}",
+            f"dialect: expected {loaded_profile.dialect!r}, the dialect of the profile {loaded_profile.name!r}, "
+            f"got {dialect!r}",
             param="dialect",
         )
     wire = loaded_profile.wire
