@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, Literal, TypeVar
 
@@ -49,7 +50,7 @@ class Violation(Struct, frozen=True, kw_only=True):
     settings: tuple[str, ...] = ()
 
 
-class Report:
+class Report(ABC):
     """Receives the violations of one request body. `receive` may raise to end the check.
 
     The methods `walk` and `may_check_schema` bound the check; here they allow everything.
@@ -81,12 +82,13 @@ class Report:
             )
         )
 
+    @abstractmethod
     def receive(self, violation: Violation) -> None:
         """Receive a violation that strict servers refuse."""
-        raise NotImplementedError
 
     def suspect(self, rule: Rule, path: str, problem: str, *, settings: tuple[str, ...] = ()) -> None:
         """Report something that strict servers accept and a few servers refuse. By default it is ignored."""
+        del rule, path, problem, settings
 
     def walk(self, values: Iterable[T]) -> Iterator[T]:
         """Yield values that are checked one by one."""

@@ -1,57 +1,41 @@
 """`ResponseNormalizer` turns the output of any server of this API into a well-formed response.
 
-Items are announced in the server's order. If a `done` event or the terminal event extends the streamed text, the rest
-is written as a last delta. If it contradicts the streamed text, the text stays, because the client has it already, and
-the contradiction is reported as a loss. This module does not decode or frame events.
+It decides which item an event belongs to, announces the items in the server's order, and closes them. `item_content`
+writes their content. This module does not decode or frame events.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Final, assert_never, cast
+from typing import Any, Final
 
-import msgspec
 from msgspec import UNSET, Raw
-from msgspec.structs import replace
 
-from antiphon.dialects.common.envelope import seal_reasoning
 from antiphon.dialects.common.freeform_tools import FreeformInput
 from antiphon.dialects.common.tool_names import ToolNames, ToolRef
 from antiphon.dialects.responses.errors import decode_error, error_in_answer
+from antiphon.dialects.responses.item_content import ItemContent
 from antiphon.dialects.responses.item_tracker import (
-    FinalForm,
     ItemKind,
     ItemTracker,
-    TextKind,
     UpstreamItem,
-    UpstreamPart,
+    final_form,
     item_kind,
+    must_be_carried,
 )
 from antiphon.dialects.responses.response_wire import (
-    ABSENT_JSON,
     ServerItem,
-    ServerLogProb,
-    ServerPart,
     ServerResponse,
-    annotation_to_hub,
-    decode_parts,
     decode_struct,
-    decode_value,
-    item_to_hub,
-    logprobs_to_hub,
-    text_or_json,
     usage_to_hub,
 )
 from antiphon.dialects.responses.wire import ResponsesWire
 from antiphon.errors import ApiError, UpstreamFault
-from antiphon.protocol.base import Shape
-from antiphon.protocol.content import OutputText, ReasoningText, Refusal, SummaryText
 from antiphon.protocol.events import ItemAdded, StreamEvent
-from antiphon.protocol.grammar_tables import IMMUTABLE_FIELDS
-from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, Message, Phase, Reasoning
+from antiphon.protocol.items import Item, Phase
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.open_items import PartKind, id_of, may_fail, status_of, with_id_and_status
+from antiphon.protocol.open_items import id_of, may_fail, status_of, with_id_and_status
 from antiphon.protocol.output_limits import PART_OVERHEAD_BYTES, UNLIMITED, OutputLimitExceeded
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response, Usage
@@ -71,6 +55,7 @@ class ResponseNormalizer:
         self.writer = ResponseWriter(initial_response, self.events.append, stamps)
         self._new_id = stamps.new_id
         self._wire = wire
+        self.content = ItemContent(self.writer, self.losses, wire.maker, stamps.new_id)
         self._limit = request.max_output_tokens or None
         self._names = ToolNames.for_request(request) if wire.extension_tools == "flatten" else None
         self._waiting: list[UpstreamItem] = []
@@ -96,7 +81,7 @@ class ResponseNormalizer:
     def on_item_added(self, raw: Raw, index: int | None) -> None:
         """Track an item that the server announces. It is announced to the client once it can be."""
         server_item = decode_struct(raw, ServerItem)
-        kind = "whole" if _must_be_carried(server_item) else item_kind(server_item)
+        kind = "whole" if must_be_carried(server_item) else item_kind(server_item)
         if kind is None:
             self.losses.add("output", "an item without a type", "it cannot be translated")
             return
@@ -106,7 +91,7 @@ class ResponseNormalizer:
         if kind == "whole" and not item.announced_to_client and not item.pending_actions:
             item.pending_actions.append((self._add_whole_item, (raw,)))
         if kind == "reasoning" and server_item.encrypted_content:
-            self.run_when_announced(item, self._set_encrypted_content, server_item.encrypted_content)
+            self.run_when_announced(item, self.content.set_encrypted_content, server_item.encrypted_content)
         self._announce_ready_items()
 
     def on_item_done(self, raw: Raw, index: int | None) -> None:
@@ -116,7 +101,7 @@ class ResponseNormalizer:
         if kind is None:
             self.losses.add("output", "an item without a type", "it cannot be translated")
             return
-        final = _final_form(kind, server_item, index)
+        final = final_form(kind, server_item, index)
         item = self.tracker.find_for_final_form(final)
         if item is None:
             item = self._track_item(final.kinds[-1], server_item, index)
@@ -133,7 +118,7 @@ class ResponseNormalizer:
             self._waiting.append(item)
             self._announce_ready_items()
         elif item.finished_by_server:
-            self._report_loss(item, "", "output after the end of the item", "the item has ended (ITEM-4)")
+            self.content.report_loss(item, "", "output after the end of the item", "the item has ended (ITEM-4)")
             return None
         return item
 
@@ -152,77 +137,6 @@ class ResponseNormalizer:
         if name:
             item.name = item.name or name
             self._announce_ready_items()
-
-    # Parts
-
-    def on_part_added(self, item: UpstreamItem, text_kind: TextKind, index: int | None) -> None:
-        """STR-3: open a part, even if the server gives every part the index 0."""
-        part = item.part_at(text_kind, index) if index is not None else None
-        if part is None or part.is_closed:
-            part = item.add_part(text_kind, index)
-        self._write(item, part, "")
-
-    def on_delta(
-        self,
-        item: UpstreamItem,
-        text_kind: TextKind,
-        index: int | None,
-        text: str,
-        logprobs: list[ServerLogProb] | None = None,
-    ) -> None:
-        part = item.part_at(text_kind, index)
-        if part.is_closed:
-            self._report_loss(item, _path_of(part), "output after the end of the part", "the part has ended (STR-3)")
-            return
-        self._write(item, part, text, logprobs)
-
-    def on_text_done(self, item: UpstreamItem, text_kind: TextKind, index: int | None, server_part: ServerPart) -> None:
-        """STR-6: compare the whole text of a part with the streamed text."""
-        self._complete_part(item, item.part_at(text_kind, index), server_part)
-
-    def on_part_done(self, item: UpstreamItem, text_kind: TextKind, index: int | None, server_part: ServerPart) -> None:
-        part = item.part_at(text_kind, index)
-        self._complete_part(item, part, server_part)
-        if not part.is_closed:
-            self.writer.end_part(item.key, PART_CLASS_OF_TEXT[text_kind], part.key)
-            part.is_closed = True
-
-    def on_annotation(self, item: UpstreamItem, index: int | None, raw: Raw) -> None:
-        """Add a citation (STR-11)."""
-        part = item.part_at("text", index)
-        if part.is_closed:
-            self._report_loss(
-                item, _path_of(part), "a citation after the end of the part", "the part has ended (STR-3)"
-            )
-        else:
-            self._add_annotation(item, part, raw)
-
-    # Calls
-
-    def on_arguments_delta(self, item: UpstreamItem, delta: str) -> None:
-        item.pieces.append(delta)
-        if item.freeform_input is not None:
-            self.writer.count_bytes(len(delta))
-            self.writer.add_custom_input(item.key, item.freeform_input.feed(delta))
-        elif item.kind == "custom":
-            self.writer.add_custom_input(item.key, delta)
-        else:
-            self.writer.add_arguments(item.key, delta)
-
-    def on_arguments_done(self, item: UpstreamItem, whole: str | None) -> None:
-        """STR-9, STR-6: write the rest of a call's arguments or input."""
-        streamed = "".join(item.pieces)
-        if not whole or whole == streamed:
-            return
-        if item.has_final_form or not whole.startswith(streamed):
-            self._report_loss(
-                item,
-                ".arguments",
-                f"a final text of {len(whole)} characters",
-                "it differs from the streamed text (STR-6)",
-            )
-        else:
-            self.on_arguments_delta(item, whole[len(streamed) :])
 
     # Everything else
 
@@ -291,7 +205,7 @@ class ResponseNormalizer:
         item.namespace = item.namespace or server_item.namespace
         item.phase = self._phase(server_item) or item.phase
         if item.name and server_item.name and server_item.name != item.name:
-            self._report_loss(
+            self.content.report_loss(
                 item, ".name", f"the name {server_item.name!r}", f"the call started with the name {item.name!r} (STR-2)"
             )
 
@@ -356,63 +270,9 @@ class ResponseNormalizer:
         item.hub_id, item.hub_index = id_of(added.item) or "", added.output_index
 
     def _add_whole_item(self, item: UpstreamItem, raw: Raw) -> None:
-        item.announced_form = self._whole_item(item, raw)
+        item.announced_form = self.content.whole_item(item, raw)
         self.writer.open_item(item.key, item.announced_form)
         self._record_hub_position(item)
-
-    def _whole_item(self, item: UpstreamItem, raw: Raw) -> Item:
-        whole = item_to_hub(raw, item.type, item.hub_id or item.id or self._new_id("item"))
-        if isinstance(whole, Reasoning) and whole.encrypted_content:
-            return replace(whole, encrypted_content=self._seal(item, whole.encrypted_content))
-        return whole
-
-    # Text
-
-    def _write(
-        self, item: UpstreamItem, part: UpstreamPart, text: str, logprobs: list[ServerLogProb] | None = None
-    ) -> None:
-        part.pieces.append(text)
-        key = item.key
-        match part.kind:
-            case "text":
-                part.has_logprobs = part.has_logprobs or bool(logprobs)
-                self.writer.add_text(key, text, part_key=part.key, logprobs=logprobs_to_hub(logprobs) or None)
-            case "refusal":
-                self.writer.add_refusal(key, text, part_key=part.key)
-            case "reasoning":
-                self.writer.add_reasoning(key, text, part_key=part.key)
-            case "summary":
-                self.writer.add_summary(key, text, part_key=part.key)
-            case _ as never:
-                assert_never(never)
-
-    def _complete_part(self, item: UpstreamItem, part: UpstreamPart, server_part: ServerPart) -> None:
-        whole = (server_part.refusal if part.kind == "refusal" else server_part.text) or ""
-        streamed = part.text
-        is_over = part.is_closed or item.has_final_form
-        rest = whole[len(streamed) :] if whole.startswith(streamed) else ""
-        if whole and whole != streamed and (is_over or not rest):
-            self._report_loss(
-                item,
-                _path_of(part),
-                f"a final text of {len(whole)} characters",
-                "it differs from the streamed text (STR-6)",
-            )
-            rest = ""
-        if is_over:
-            return
-        logprobs = server_part.logprobs if not part.has_logprobs else None
-        if rest or logprobs or not streamed:
-            self._write(item, part, rest, logprobs)
-        if part.kind == "text":
-            for raw in (server_part.annotations or [])[part.annotation_count :]:
-                self._add_annotation(item, part, raw)
-
-    def _add_annotation(self, item: UpstreamItem, part: UpstreamPart, raw: Raw) -> None:
-        annotation = annotation_to_hub(raw)
-        if annotation is not None:
-            part.annotation_count += 1
-            self.writer.add_annotation(item.key, annotation, part_key=part.key)
 
     # Ending items
 
@@ -429,115 +289,16 @@ class ResponseNormalizer:
         if item.kind == "whole":
             if not self.writer.is_open(item.key):
                 self._add_whole_item(item, raw)
-            item.final_form = self._whole_item(item, self._as_announced(item, raw))
+            item.final_form = self.content.whole_item(item, self.content.as_announced(item, raw))
         else:
-            self._merge_final_form(item, server_item)
-            self._end_freeform_input(item)
-            self._keep_extra_fields(item, raw)
+            self.content.merge_final_form(item, server_item)
+            self.content.end_freeform_input(item)
+            self.content.keep_extra_fields(item, raw)
         item.has_final_form = True
         if server_item.status == ItemStatus.INCOMPLETE or self._wire.cut == "by_usage":
             self._unsettled.append(item)  # ITEM-3: the end of the response decides whether the item is incomplete
         else:
             self._close(item, ItemStatus.COMPLETED)
-
-    def _as_announced(self, item: UpstreamItem, raw: Raw) -> Raw:
-        """STR-4: an item that is carried whole keeps the immutable fields of its announcement."""
-        members = msgspec.json.decode(raw, type=dict[str, Raw])
-        changed: dict[str, Raw] = {}
-        for name in IMMUTABLE_FIELDS:
-            announced_value = getattr(item.announced_form, name, None)
-            if not announced_value:
-                continue
-            announced = Raw(msgspec.json.encode(announced_value))
-            final_value = decode_value(members.get(name, ABSENT_JSON))
-            if final_value != decode_value(announced):
-                changed[name] = announced
-                self._report_loss(
-                    item,
-                    f".{name}",
-                    f"the value {final_value!r}",
-                    f"the item started with {decode_value(announced)!r} (STR-4)",
-                )
-        return Raw(msgspec.json.encode(members | changed)) if changed else raw
-
-    def _keep_extra_fields(self, item: UpstreamItem, raw: Raw) -> None:
-        """Copy the phase and the unknown fields of the final form (ITEM-5, ITEM-7)."""
-        if item.kind == "message" and item.phase:
-            self.writer.set_phase(item.key, item.phase)
-        typed_fields = MEMBERS_OF_KIND[item.kind]
-        members = msgspec.json.decode(raw, type=dict[str, Raw])
-        extra_fields = {name: member for name, member in members.items() if name not in typed_fields}
-        if extra_fields:
-            self.writer.set_extra_fields(item.key, extra_fields)
-        for where in ("content", "summary"):
-            self._report_unknown_part_fields(item, where, members.get(where, Raw(b"null")))
-
-    def _report_unknown_part_fields(self, item: UpstreamItem, where: str, raw: Raw) -> None:
-        """Report unknown fields of parts: a streamed part cannot carry them."""
-        try:
-            parts = msgspec.json.decode(raw, type=list[dict[str, Raw]])
-        except msgspec.ValidationError:
-            return  # a string, or null
-        for at, part in enumerate(parts):
-            for name in part.keys() - FIELDS_OF_PART:
-                self._report_loss(
-                    item, f".{where}[{at}].{name}", f"the field {name!r}", "a streamed part cannot have it"
-                )
-
-    def _end_freeform_input(self, item: UpstreamItem) -> None:
-        """End the input of a custom tool that is called as a function."""
-        if item.freeform_input is not None and not item.has_final_form:
-            self.writer.add_custom_input(item.key, item.freeform_input.finish())
-            if item.freeform_input.left_over:
-                self._report_loss(
-                    item,
-                    ".input",
-                    f"{item.freeform_input.left_over!r}",
-                    "a custom tool accepts one string",
-                )
-
-    def _merge_final_form(self, item: UpstreamItem, server_item: ServerItem) -> None:
-        """STR-6: compare the final form with the streamed output, and write what is missing."""
-        if item.kind == "message":
-            self._merge_final_parts(item, decode_parts(server_item.content), TEXT_KINDS_IN_MESSAGE)
-        elif item.kind == "reasoning":
-            self._merge_final_parts(item, decode_parts(server_item.summary), TEXT_KINDS_IN_SUMMARY)
-            self._merge_final_parts(item, decode_parts(server_item.content), TEXT_KINDS_IN_REASONING)
-            if server_item.encrypted_content:
-                self._set_encrypted_content(item, server_item.encrypted_content)
-        elif item.kind == "call":
-            self.on_arguments_done(item, text_or_json(server_item.arguments))
-        else:
-            self.on_arguments_done(item, text_or_json(server_item.input))
-
-    def _merge_final_parts(
-        self, item: UpstreamItem, server_parts: list[ServerPart], text_kinds: dict[str | None, TextKind]
-    ) -> None:
-        counts: dict[TextKind, int] = {}
-        for index, part in enumerate(server_parts):
-            text_kind = text_kinds.get(part.type)
-            if text_kind is None:
-                self._report_loss(
-                    item, f".content[{index}]", f"a part of type {part.type!r}", "an item of this type cannot have it"
-                )
-                continue
-            nth = counts.get(text_kind, 0)
-            counts[text_kind] = nth + 1
-            self._complete_part(item, item.part_for_final_form(text_kind, index, nth), part)
-
-    def _set_encrypted_content(self, item: UpstreamItem, content: str) -> None:
-        """Set the encrypted content of a reasoning item (RSN-1)."""
-        if not item.has_final_form:
-            item.encrypted_content = content
-            self.writer.set_encrypted_content(item.key, self._seal(item, content))
-        elif content != item.encrypted_content:
-            self._report_loss(
-                item, ".encrypted_content", "output after the end of the item", "the item has ended (ITEM-4)"
-            )
-
-    def _seal(self, item: UpstreamItem, content: str) -> str:
-        """RSN-2: seal the content together with the item id, so that the same server can get both back."""
-        return seal_reasoning(self._wire.maker, {"encrypted_content": content} | ({"id": item.id} if item.id else {}))
 
     def _settle(self, status: ItemStatus) -> None:
         """Close the unsettled items. If the response does not complete, the writer closes them (ITEM-3)."""
@@ -559,7 +320,7 @@ class ResponseNormalizer:
         if (final_status == ItemStatus.INCOMPLETE and not fits) or (
             final_status == ItemStatus.FAILED and not may_fail(final)
         ):
-            self._report_loss(
+            self.content.report_loss(
                 item,
                 ".status",
                 f"the status {final_status!r}",
@@ -571,7 +332,7 @@ class ResponseNormalizer:
     def _settle_all(self, status: ItemStatus) -> None:
         self._announce_remaining_items()
         for item in self.tracker.items:
-            self._end_freeform_input(item)
+            self.content.end_freeform_input(item)
         self._settle(status)
 
     def _merge_listed_items(self, output: list[Raw]) -> None:
@@ -584,14 +345,14 @@ class ResponseNormalizer:
         ]
         if len(listed) < len(output):
             self.losses.add("output", "an item without a type", "it cannot be translated")
-        finals = [_final_form(kind, item, index) for index, (_, item, kind) in enumerate(listed)]
+        finals = [final_form(kind, item, index) for index, (_, item, kind) in enumerate(listed)]
         for (raw, server_item, _), final, tracked_item in zip(
             listed, finals, self.tracker.match_final_forms(finals), strict=True
         ):
             if tracked_item is None or not tracked_item.finished_by_server:
                 self._end_item(tracked_item or self._track_item(final.kinds[-1], server_item, None), server_item, raw)
             elif tracked_item.kind != "whole":
-                self.run_when_announced(tracked_item, self._merge_final_form, server_item)
+                self.run_when_announced(tracked_item, self.content.merge_final_form, server_item)
 
     def _is_cut(self, usage: Usage | None) -> bool:
         """REQ-3: whether the usage shows a truncated response, for servers that report it as completed."""
@@ -602,64 +363,6 @@ class ResponseNormalizer:
     def _forward_event(self, item: UpstreamItem, kind: str, members: dict[str, Any]) -> None:
         self.writer.emit_unknown_event(kind, {**members, "item_id": item.hub_id, "output_index": item.hub_index})
 
-    def _report_loss(self, item: UpstreamItem, where: str, what: str, why: str) -> None:
-        path = f"output[{item.hub_index}]" if item.hub_index >= 0 else "output"
-        self.losses.add(path + where, what, why)
-
-
-def _final_form(kind: ItemKind, server_item: ServerItem, index: int | None) -> FinalForm:
-    kinds: tuple[ItemKind, ...] = (kind, "whole") if _must_be_carried(server_item) else (kind,)
-    return FinalForm(kinds, server_item.id, index, lambda item: _agrees_with_streamed(item, server_item))
-
-
-def _must_be_carried(server_item: ServerItem) -> bool:
-    """Whether an item has content that cannot be streamed part by part (ITEM-5)."""
-    match item_kind(server_item):
-        case "message":
-            foreign = {part.type for part in decode_parts(server_item.content)} - TEXT_KINDS_IN_MESSAGE.keys()
-            return bool(foreign) or server_item.role not in (None, "assistant")
-        case "reasoning":
-            foreign = {part.type for part in decode_parts(server_item.content)} - TEXT_KINDS_IN_REASONING.keys()
-            return bool(
-                foreign or {part.type for part in decode_parts(server_item.summary)} - TEXT_KINDS_IN_SUMMARY.keys()
-            )
-        case _:
-            return False
-
-
-def _agrees_with_streamed(item: UpstreamItem, server_item: ServerItem) -> bool:
-    """Whether `server_item` can be the final form of an item that was streamed under another id."""
-    match item.kind:
-        case "message":
-            return _continues_streamed_parts(item, decode_parts(server_item.content), "text", "refusal")
-        case "reasoning":
-            content, summary = decode_parts(server_item.content), decode_parts(server_item.summary)
-            return _continues_streamed_parts(item, content, "reasoning") and _continues_streamed_parts(
-                item, summary, "summary"
-            )
-        case "call" | "custom":
-            if item.call_id and server_item.call_id:
-                return item.call_id == server_item.call_id
-            whole = text_or_json(server_item.arguments if item.kind == "call" else server_item.input) or ""
-            return item.name in (None, server_item.name) and whole.startswith("".join(item.pieces))
-        case "whole":
-            return item.type == server_item.type
-        case _ as never:
-            assert_never(never)
-
-
-def _continues_streamed_parts(item: UpstreamItem, server_parts: list[ServerPart], *text_kinds: TextKind) -> bool:
-    streamed_texts = [part.text for part in item.parts_of_kind(*text_kinds)]
-    final_texts = [part.text or part.refusal or "" for part in server_parts]
-    return len(streamed_texts) <= len(final_texts) and all(
-        final_text.startswith(streamed_text)
-        for final_text, streamed_text in zip(final_texts, streamed_texts, strict=False)
-    )
-
-
-def _path_of(part: UpstreamPart) -> str:
-    return f".{'summary' if part.kind == 'summary' else 'content'}[{part.index}]"
-
 
 TYPE_OF_KIND: Final[dict[ItemKind, str]] = {
     "message": "message",
@@ -667,37 +370,5 @@ TYPE_OF_KIND: Final[dict[ItemKind, str]] = {
     "call": "function_call",
     "custom": "custom_tool_call",
     "whole": "message",  # without a type, only an item with a role is carried
-}
-MEMBERS_OF_KIND: Final[dict[ItemKind, frozenset[str]]] = {
-    kind: frozenset({"type", *shape.__struct_encode_fields__})
-    for kind, shape in cast(
-        dict[ItemKind, type[Shape]],
-        {"message": Message, "reasoning": Reasoning, "call": FunctionCall, "custom": CustomToolCall},
-    ).items()
-}
-FIELDS_OF_PART: Final = frozenset({"type", "text", "refusal", "annotations", "logprobs"})
-PART_CLASS_OF_TEXT: Final[dict[TextKind, PartKind]] = {
-    "text": OutputText,
-    "refusal": Refusal,
-    "reasoning": ReasoningText,
-    "summary": SummaryText,
-}
-# Some servers omit the type, or use a related one.
-TEXT_KINDS_IN_MESSAGE: Final[dict[str | None, TextKind]] = {
-    None: "text",
-    "output_text": "text",
-    "text": "text",
-    "refusal": "refusal",
-}
-TEXT_KINDS_IN_REASONING: Final[dict[str | None, TextKind]] = {
-    None: "reasoning",
-    "reasoning_text": "reasoning",
-    "text": "reasoning",
-    "output_text": "reasoning",
-}
-TEXT_KINDS_IN_SUMMARY: Final[dict[str | None, TextKind]] = {
-    None: "summary",
-    "summary_text": "summary",
-    "text": "summary",
 }
 FAILED: Final = frozenset({ResponseStatus.FAILED.value, ResponseStatus.CANCELLED.value})

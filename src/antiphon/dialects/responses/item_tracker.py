@@ -7,10 +7,10 @@ module writes no output; `answer_in` does.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, assert_never
 
 from antiphon.dialects.common.freeform_tools import FreeformInput
-from antiphon.dialects.responses.response_wire import ServerItem
+from antiphon.dialects.responses.response_wire import ServerItem, ServerPart, decode_parts, text_or_json
 from antiphon.protocol.items import Item, Phase
 from antiphon.protocol.open_items import TextPieces
 
@@ -220,9 +220,78 @@ def item_kind(item: ServerItem) -> ItemKind | None:
     return "call" if item.name is not None and item.call_id is not None else None
 
 
+def final_form(kind: ItemKind, server_item: ServerItem, index: int | None) -> FinalForm:
+    """Return the final form of an item. An item that must be carried whole may have been announced as another kind."""
+    kinds: tuple[ItemKind, ...] = (kind, "whole") if must_be_carried(server_item) else (kind,)
+    return FinalForm(kinds, server_item.id, index, lambda item: _agrees_with_streamed(item, server_item))
+
+
+def must_be_carried(server_item: ServerItem) -> bool:
+    """Whether an item has content that cannot be streamed part by part (ITEM-5)."""
+    match item_kind(server_item):
+        case "message":
+            foreign = {part.type for part in decode_parts(server_item.content)} - TEXT_KINDS_IN_MESSAGE.keys()
+            return bool(foreign) or server_item.role not in (None, "assistant")
+        case "reasoning":
+            foreign = {part.type for part in decode_parts(server_item.content)} - TEXT_KINDS_IN_REASONING.keys()
+            return bool(
+                foreign or {part.type for part in decode_parts(server_item.summary)} - TEXT_KINDS_IN_SUMMARY.keys()
+            )
+        case _:
+            return False
+
+
+def _agrees_with_streamed(item: UpstreamItem, server_item: ServerItem) -> bool:
+    """Whether `server_item` can be the final form of an item that was streamed under another id."""
+    match item.kind:
+        case "message":
+            return _continues_streamed_parts(item, decode_parts(server_item.content), "text", "refusal")
+        case "reasoning":
+            content, summary = decode_parts(server_item.content), decode_parts(server_item.summary)
+            return _continues_streamed_parts(item, content, "reasoning") and _continues_streamed_parts(
+                item, summary, "summary"
+            )
+        case "call" | "custom":
+            if item.call_id and server_item.call_id:
+                return item.call_id == server_item.call_id
+            whole = text_or_json(server_item.arguments if item.kind == "call" else server_item.input) or ""
+            return item.name in (None, server_item.name) and whole.startswith("".join(item.pieces))
+        case "whole":
+            return item.type == server_item.type
+        case _ as never:
+            assert_never(never)
+
+
+def _continues_streamed_parts(item: UpstreamItem, server_parts: list[ServerPart], *text_kinds: TextKind) -> bool:
+    streamed_texts = [part.text for part in item.parts_of_kind(*text_kinds)]
+    final_texts = [part.text or part.refusal or "" for part in server_parts]
+    return len(streamed_texts) <= len(final_texts) and all(
+        final_text.startswith(streamed_text)
+        for final_text, streamed_text in zip(final_texts, streamed_texts, strict=False)
+    )
+
+
 KIND_OF_TYPE: Final[dict[str, ItemKind]] = {
     "message": "message",
     "reasoning": "reasoning",
     "function_call": "call",
     "custom_tool_call": "custom",
+}
+# Some servers omit the type, or use a related one.
+TEXT_KINDS_IN_MESSAGE: Final[dict[str | None, TextKind]] = {
+    None: "text",
+    "output_text": "text",
+    "text": "text",
+    "refusal": "refusal",
+}
+TEXT_KINDS_IN_REASONING: Final[dict[str | None, TextKind]] = {
+    None: "reasoning",
+    "reasoning_text": "reasoning",
+    "text": "reasoning",
+    "output_text": "reasoning",
+}
+TEXT_KINDS_IN_SUMMARY: Final[dict[str | None, TextKind]] = {
+    None: "summary",
+    "summary_text": "summary",
+    "text": "summary",
 }

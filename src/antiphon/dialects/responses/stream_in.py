@@ -16,9 +16,16 @@ from msgspec.structs import replace
 
 from antiphon import sse
 from antiphon.dialects.common.surrogates import SurrogateJoiner
-from antiphon.dialects.responses.answer_in import TEXT_KINDS_IN_MESSAGE, TEXT_KINDS_IN_REASONING, ResponseNormalizer
+from antiphon.dialects.responses.answer_in import ResponseNormalizer
 from antiphon.dialects.responses.errors import decode_error, error_in_answer
-from antiphon.dialects.responses.item_tracker import ItemKind, TextKind, UpstreamItem, UpstreamPart
+from antiphon.dialects.responses.item_tracker import (
+    TEXT_KINDS_IN_MESSAGE,
+    TEXT_KINDS_IN_REASONING,
+    ItemKind,
+    TextKind,
+    UpstreamItem,
+    UpstreamPart,
+)
 from antiphon.dialects.responses.response_wire import (
     DECODE_ERRORS,
     ServerError,
@@ -248,13 +255,13 @@ class EventsToHub:
         part = decode_struct(event.part, ServerPart)
         text_kind = self._text_kind_of(part, event)
         if text_kind is not None:
-            self._apply_to_part(text_kind, event, self._normalizer.on_part_added)
+            self._apply_to_part(text_kind, event, self._normalizer.content.on_part_added)
 
     def _part_done(self, event: ServerEvent) -> None:
         part = decode_struct(event.part, ServerPart)
         text_kind = self._text_kind_of(part, event)
         if text_kind is not None:
-            self._apply_to_part(text_kind, event, self._normalizer.on_part_done, part)
+            self._apply_to_part(text_kind, event, self._normalizer.content.on_part_done, part)
 
     def _text_kind_of(self, part: ServerPart, event: ServerEvent) -> TextKind | None:
         if event.type in SUMMARY_PARTS:
@@ -281,7 +288,9 @@ class EventsToHub:
     # Text
 
     def _delta(self, text_kind: TextKind, event: ServerEvent) -> None:
-        item = self._apply_to_part(text_kind, event, self._normalizer.on_delta, event.delta or "", event.logprobs)
+        item = self._apply_to_part(
+            text_kind, event, self._normalizer.content.on_delta, event.delta or "", event.logprobs
+        )
         if text_kind in self._writes and item is not None and item.announced_to_client:
             part = item.part_at(text_kind, event.content_index)
             if not part.is_closed:
@@ -290,28 +299,28 @@ class EventsToHub:
 
     def _whole_text(self, text_kind: TextKind, event: ServerEvent) -> None:
         server_part = ServerPart(text=event.text, refusal=event.refusal, logprobs=event.logprobs)
-        self._apply_to_part(text_kind, event, self._normalizer.on_text_done, server_part)
+        self._apply_to_part(text_kind, event, self._normalizer.content.on_text_done, server_part)
 
     def _annotation(self, event: ServerEvent) -> None:
         item = self._normalizer.item_for_delta("message", event.item_id, event.output_index)
         if item is not None:
             self._normalizer.run_when_announced(
-                item, self._normalizer.on_annotation, event.content_index, event.annotation
+                item, self._normalizer.content.on_annotation, event.content_index, event.annotation
             )
 
     # Calls
 
     def _arguments(self, event: ServerEvent) -> None:
-        self._apply_to_call("call", event, self._normalizer.on_arguments_delta, event.delta or "")
+        self._apply_to_call("call", event, self._normalizer.content.on_arguments_delta, event.delta or "")
 
     def _arguments_done(self, event: ServerEvent) -> None:
-        self._apply_to_call("call", event, self._normalizer.on_arguments_done, text_or_json(event.arguments))
+        self._apply_to_call("call", event, self._normalizer.content.on_arguments_done, text_or_json(event.arguments))
 
     def _input(self, event: ServerEvent) -> None:
-        self._apply_to_call("custom", event, self._normalizer.on_arguments_delta, event.delta or "")
+        self._apply_to_call("custom", event, self._normalizer.content.on_arguments_delta, event.delta or "")
 
     def _input_done(self, event: ServerEvent) -> None:
-        self._apply_to_call("custom", event, self._normalizer.on_arguments_done, text_or_json(event.input))
+        self._apply_to_call("custom", event, self._normalizer.content.on_arguments_done, text_or_json(event.input))
 
     def _apply_to_call(self, kind: ItemKind, event: ServerEvent, action: Callable[..., None], text: str | None) -> None:
         item = self._normalizer.item_for_delta(kind, event.item_id, event.output_index)
