@@ -14,7 +14,7 @@ from tests.error_table import PAGE, error_rows
 from tests.sources import REPO, source_files
 
 from antiphon.client.server import KEY_ERROR_CODES
-from antiphon.dialects.chat.stream_in import FAILED as FAILED_CHAT
+from antiphon.dialects.chat.stream_in import FAILURE_CODES as FAILED_CHAT
 from antiphon.dialects.common.upstream_errors import GATEWAY_CODES
 from antiphon.gateway.background_job import CANCELLED
 

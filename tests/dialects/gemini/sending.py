@@ -44,5 +44,5 @@ def judged(body: dict[str, Any], limits: GeminiLimits = LIMITS, model: str = "m"
 
 
 class _AnySignature(Signatures):
-    def check(self, part: dict[str, Any]) -> None:
+    def check_part(self, part: dict[str, Any]) -> None:
         """Every signature is valid."""

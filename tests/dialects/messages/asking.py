@@ -70,10 +70,10 @@ def wires(**fixed: Any) -> st.SearchStrategy[MessagesWire]:
 class AnyThoughts(IssuedThoughts):
     """Accepts every signature except an empty one: other tests check the maker."""
 
-    def knows(self, thinking: str, signature: str) -> bool:  # noqa: ARG002
+    def is_issued(self, thinking: str, signature: str) -> bool:  # noqa: ARG002
         return bool(signature)
 
-    def knows_sealed(self, data: str) -> bool:
+    def is_issued_redacted(self, data: str) -> bool:
         return bool(data)
 
 

@@ -61,38 +61,38 @@ class AnswerToHub:
         self._pending_logprobs: list[LogProb] = []
         self._surrogates: SurrogateJoiner | None = None
         self._calls = CallTracker()
-        self._returnable = SendableCalls("tool_calls", losses, new_id)
-        self._chunks = 0
-        self._items = 0
-        self._message: int | None = None
-        self._reasoning: int | None = None
-        self._thoughts = ReasoningCollector(wire)
+        self._sendable_calls = SendableCalls("tool_calls", losses, new_id)
+        self._chunk_count = 0
+        self._item_count = 0
+        self._message_key: int | None = None
+        self._reasoning_key: int | None = None
+        self._reasoning_collector = ReasoningCollector(wire)
         #: The writer's key of the open message, while text can be written to it directly; else None.
         self.open_text_key: int | None = None
 
     def add_delta(self, delta: Delta, logprobs: ChoiceLogProbs | None) -> None:
         """Write a piece of the message."""
         if delta.reasoning_content or delta.reasoning or delta.reasoning_details:
-            self._reasoning_fields(delta)
+            self._add_reasoning_fields(delta)
         tokens = _tokens_to_hub(logprobs.content) if logprobs and logprobs.content else None
         match delta.content:
             case str() as text:
                 if text or tokens:
-                    self._text(text, tokens)
+                    self._add_text(text, tokens)
             case list() as parts:
-                self._parts(parts, tokens)
+                self._add_parts(parts, tokens)
             case other:
-                self._parts([] if other is None else [other], tokens)
+                self._add_parts([] if other is None else [other], tokens)
         if delta.refusal:
-            self._refusal(delta.refusal)
+            self._add_refusal(delta.refusal)
         if logprobs and logprobs.refusal:
             self._losses.add(
                 "logprobs.refusal", "the log probabilities of a refusal", "Open Responses has no equivalent"
             )
         for annotation in delta.annotations or ():
-            self._annotation(annotation)
+            self._add_annotation(annotation)
         if delta.tool_calls or delta.function_call:
-            self._call_deltas(delta.tool_calls or [], delta.function_call)
+            self._add_call_deltas(delta.tool_calls or [], delta.function_call)
         if delta.audio:
             self._losses.add("message.audio", "audio in an answer", "Open Responses has no equivalent")
         if delta.images:
@@ -100,7 +100,9 @@ class AnswerToHub:
 
     def add_message(self, message: Delta, logprobs: ChoiceLogProbs | None) -> None:
         """Write a complete message. Each entry of its call list is one call, whatever its index says."""
-        calls = [msgspec.structs.replace(call, index=at) for at, call in enumerate(message.tool_calls or ())]
+        calls = [
+            msgspec.structs.replace(call, index=position) for position, call in enumerate(message.tool_calls or ())
+        ]
         self.add_delta(msgspec.structs.replace(message, tool_calls=calls or None), logprobs)
 
     def join_surrogates(self) -> None:
@@ -114,18 +116,18 @@ class AnswerToHub:
         self._flush_text()
         self._end_refusal()
         self._seal_reasoning()
-        for at, call in enumerate(self._calls.calls):
-            self._finish_call(at, call, outcome)
+        for index, call in enumerate(self._calls.calls):
+            self._finish_call(index, call, outcome)
         if self._pending_logprobs:
-            self._losses.add(*TOKENS_OUTSIDE)
+            self._losses.add(*TOKENS_OUTSIDE_TEXT)
         if self._surrogates is not None and self._surrogates.lost_count:
             self._losses.add(*SURROGATE_LOSS)
 
     # Text
 
-    def _text(self, text: str, logprobs: list[LogProb] | None) -> None:
+    def _add_text(self, text: str, logprobs: list[LogProb] | None) -> None:
         if self._forced is not None:
-            self._forced_text(self._forced, text, logprobs)
+            self._add_forced_text(self._forced, text, logprobs)
             return
         self._write_unsplit_text(text if self._surrogates is None else self._surrogates.join("text", text), logprobs)
 
@@ -156,49 +158,49 @@ class AnswerToHub:
     def _write_text(self, text: str, logprobs: list[LogProb] | None) -> None:
         if self._pending_logprobs:
             logprobs, self._pending_logprobs = self._pending_logprobs + (logprobs or []), []
-        if text or (logprobs and self._message is not None):
+        if text or (logprobs and self._message_key is not None):
             self._writer.add_text(self._open_message(), text, logprobs=logprobs)
         elif logprobs:
             self._pending_logprobs = logprobs  # a token without text, such as the first bytes of a character
 
     def _open_message(self) -> int:
-        if self._message is None:
+        if self._message_key is None:
             self._close_reasoning()
-            self._announce(self._calls.unannounced_calls())
-            self._message = self._next_key()
+            self._announce_calls(self._calls.unannounced_calls())
+            self._message_key = self._next_key()
             self._update_open_text_key()
-        return self._message
+        return self._message_key
 
     def _logprobs_of(self, piece: str) -> list[LogProb]:
         """Return the pending tokens of `piece`. Tokens of tags and of reasoning before it are a loss."""
         tokens, self._pending_logprobs = self._pending_logprobs, []
         if not tokens or self._think_splitter is None or not self._think_splitter.has_found_tag:
             return tokens
-        at, length = len(tokens), 0
-        while at and length + len(tokens[at - 1].token) <= len(piece):
-            at -= 1
-            length += len(tokens[at].token)
-        if at:
+        index, length = len(tokens), 0
+        while index and length + len(tokens[index - 1].token) <= len(piece):
+            index -= 1
+            length += len(tokens[index].token)
+        if index:
             self._losses.add("logprobs", "the log probabilities of reasoning", "Open Responses has no equivalent")
-        return tokens[at:]
+        return tokens[index:]
 
-    def _parts(self, parts: list[Any], logprobs: list[LogProb] | None) -> None:
+    def _add_parts(self, parts: list[Any], logprobs: list[LogProb] | None) -> None:
         for part in parts:
             match part:
                 case (str() as text) | {"type": "text" | "output_text", "text": str() as text}:
-                    self._text(text, logprobs)
+                    self._add_text(text, logprobs)
                     logprobs = None
                 case {"type": "thinking", "thinking": thinking}:
-                    self._add_reasoning(_joined(thinking))
+                    self._add_reasoning(_text_of(thinking))
                 case {"type": "refusal", "refusal": str() as refusal}:
-                    self._refusal(refusal)
+                    self._add_refusal(refusal)
                 case _:
                     kind = part.get("type") if isinstance(part, dict) else type(part).__name__
                     self._losses.add("message.content", f"a part of type {kind!r}", "Open Responses has no equivalent")
         if logprobs:
-            self._losses.add(*TOKENS_OUTSIDE)
+            self._losses.add(*TOKENS_OUTSIDE_TEXT)
 
-    def _refusal(self, text: str) -> None:
+    def _add_refusal(self, text: str) -> None:
         self._flush_text()
         if self._surrogates is not None:
             text = self._surrogates.join("refusal", text)
@@ -209,7 +211,7 @@ class AnswerToHub:
         if self._surrogates is not None and (rest := self._surrogates.flush("refusal")):
             self._writer.add_refusal(self._open_message(), rest)
 
-    def _annotation(self, annotation: dict[str, Any]) -> None:
+    def _add_annotation(self, annotation: dict[str, Any]) -> None:
         self._flush_text()
         hub_annotation = _annotation_to_hub(annotation)
         if hub_annotation is None:
@@ -220,20 +222,20 @@ class AnswerToHub:
             self._writer.add_annotation(self._open_message(), hub_annotation)
 
     def _close_message(self) -> None:
-        if self._message is not None:
+        if self._message_key is not None:
             self._end_refusal()
-            self._writer.close_item(self._message)
-            self._message = None
+            self._writer.close_item(self._message_key)
+            self._message_key = None
             self._update_open_text_key()
 
     # Reasoning
 
-    def _reasoning_fields(self, delta: Delta) -> None:
-        reasoning = delta.reasoning_content or _joined(delta.reasoning)  # servers that send both send the same text
+    def _add_reasoning_fields(self, delta: Delta) -> None:
+        reasoning = delta.reasoning_content or _text_of(delta.reasoning)  # servers that send both send the same text
         if reasoning:
             self._add_reasoning(reasoning)
         if delta.reasoning_details:
-            self._details(delta.reasoning_details, has_text=bool(reasoning))
+            self._add_details(delta.reasoning_details, has_text=bool(reasoning))
         elif not reasoning:
             self._losses.add("message.reasoning", "reasoning", "it has an unknown form")
 
@@ -247,30 +249,30 @@ class AnswerToHub:
 
     def _write_reasoning(self, text: str) -> None:
         self._writer.add_reasoning(self._open_reasoning(), text)
-        self._thoughts.add_text(text)
+        self._reasoning_collector.add_text(text)
 
     def _open_reasoning(self) -> int:
-        if self._reasoning is None:
+        if self._reasoning_key is None:
             self._close_message()
-            self._announce(self._calls.unannounced_calls())
-            self._reasoning = self._next_key()
-            self._thoughts = ReasoningCollector(self._wire)
-        return self._reasoning
+            self._announce_calls(self._calls.unannounced_calls())
+            self._reasoning_key = self._next_key()
+            self._reasoning_collector = ReasoningCollector(self._wire)
+        return self._reasoning_key
 
     def _close_reasoning(self) -> None:
-        if self._reasoning is not None:
+        if self._reasoning_key is not None:
             self._seal_reasoning()
-            self._writer.close_item(self._reasoning)
-            self._reasoning = None
+            self._writer.close_item(self._reasoning_key)
+            self._reasoning_key = None
 
     def _seal_reasoning(self) -> None:
         """RSN-2: add the encrypted content that the server must get back to the complete reasoning item."""
         if self._surrogates is not None and (rest := self._surrogates.flush("reasoning")):
             self._write_reasoning(rest)
-        if self._reasoning is not None and (sealed := self._thoughts.to_envelope()) is not None:
-            self._writer.set_encrypted_content(self._reasoning, sealed)
+        if self._reasoning_key is not None and (sealed := self._reasoning_collector.to_envelope()) is not None:
+            self._writer.set_encrypted_content(self._reasoning_key, sealed)
 
-    def _details(self, details: list[dict[str, Any]], has_text: bool) -> None:
+    def _add_details(self, details: list[dict[str, Any]], has_text: bool) -> None:
         """RSN-1: read reasoning details: texts and summaries, and data that only the server can read."""
         for detail in details:
             match detail:
@@ -280,27 +282,27 @@ class AnswerToHub:
                     self._writer.add_summary(self._open_reasoning(), text)
         if any(map(has_content, details)):
             self._open_reasoning()
-        if self._reasoning is not None:
+        if self._reasoning_key is not None:
             self._writer.count_bytes(len(json.dumps(details)))
-            self._thoughts.add_details(details)
+            self._reasoning_collector.add_details(details)
 
     # Calls
 
-    def _call_deltas(self, deltas: list[ToolCallDelta], function_call: FunctionDelta | None) -> None:
+    def _add_call_deltas(self, deltas: list[ToolCallDelta], function_call: FunctionDelta | None) -> None:
         self._flush_text()
-        self._chunks += 1
+        self._chunk_count += 1
         for delta in deltas:
-            self._call(_piece_of(delta))
+            self._add_call_piece(_call_piece_of(delta))
         if function_call is not None:
-            self._call(_piece_of(ToolCallDelta(function=function_call)))
+            self._add_call_piece(_call_piece_of(ToolCallDelta(function=function_call)))
 
-    def _call(self, piece: CallPiece) -> None:
-        call, begins = self._calls.call_for_piece(piece, self._chunks)
-        if begins:
+    def _add_call_piece(self, piece: CallPiece) -> None:
+        call, is_new = self._calls.call_for_piece(piece, self._chunk_count)
+        if is_new:
             self._writer.count_bytes(PART_OVERHEAD_BYTES)
             self._close_reasoning()
             self._close_message()
-            self._announce(self._calls.unannounced_calls(before=call))
+            self._announce_calls(self._calls.unannounced_calls(before=call))
         if piece.id and call.is_announced and piece.id != call.id:
             self._losses.add(
                 "tool_calls.id",
@@ -315,24 +317,24 @@ class AnswerToHub:
             if call.is_announced:
                 self._write_arguments(call, arguments)
             elif call.name:
-                self._announce([call])
+                self._announce_calls([call])
             else:
                 self._writer.count_bytes(len(arguments))
 
-    def _forced_text(self, forced: ForcedCallReader, text: str, logprobs: list[LogProb] | None) -> None:
+    def _add_forced_text(self, forced: ForcedCallReader, text: str, logprobs: list[LogProb] | None) -> None:
         if logprobs:
-            self._losses.add(*TOKENS_OUTSIDE)
+            self._losses.add(*TOKENS_OUTSIDE_TEXT)
         piece = forced.feed(text)
         if piece is not None:
-            self._call(piece)
+            self._add_call_piece(piece)
         elif forced.is_ordinary_text:
-            self._not_forced(forced)
+            self._write_forced_as_text(forced)
 
-    def _not_forced(self, forced: ForcedCallReader) -> None:
+    def _write_forced_as_text(self, forced: ForcedCallReader) -> None:
         """Write the text of a server that did not follow the schema as ordinary text."""
         self._forced = None
         self._losses.add("tool_choice", "a forced tool call", "the server sent text that does not follow the schema")
-        self._text(forced.unconsumed_text, None)
+        self._add_text(forced.unconsumed_text, None)
 
     def _finish_forced(self, outcome: StreamOutcome) -> None:
         forced = self._forced
@@ -341,11 +343,11 @@ class AnswerToHub:
         if forced.has_started:
             self._losses.add("message.content", "text after the forced call")
         elif outcome == "completed":
-            self._not_forced(forced)
+            self._write_forced_as_text(forced)
         else:
             self._losses.add("message.content", "a call with a missing or incomplete name")
 
-    def _announce(self, calls: list[StreamedCall]) -> None:
+    def _announce_calls(self, calls: list[StreamedCall]) -> None:
         """TOOL-3: announce calls. Their names are complete, because their arguments or another item started."""
         for call in calls:
             self._announce_call(call)
@@ -354,8 +356,8 @@ class AnswerToHub:
 
     def _announce_call(self, call: StreamedCall) -> None:
         called = self._names.original_tool(call.name)
-        name = self._returnable.name(called)
-        call_id = self._returnable.id(call.id)
+        name = self._sendable_calls.name(called)
+        call_id = self._sendable_calls.id(call.id)
         call.is_announced = True
         if call.is_custom or called.kind == "custom":
             call.freeform_input = None if call.is_custom else FreeformInput()
@@ -373,47 +375,47 @@ class AnswerToHub:
         else:
             self._writer.add_arguments(call, piece)
 
-    def _finish_call(self, at: int, call: StreamedCall, outcome: StreamOutcome) -> None:
+    def _finish_call(self, index: int, call: StreamedCall, outcome: StreamOutcome) -> None:
         if not call.is_announced:
             if not call.name or outcome == "failed":
-                self._losses.add(f"tool_calls[{at}]", "a call with a missing or incomplete name")
+                self._losses.add(f"tool_calls[{index}]", "a call with a missing or incomplete name")
                 return
-            self._announce([call])
+            self._announce_calls([call])
         if self._surrogates is not None and (rest := self._surrogates.flush(call)):
             call.pieces.append(rest)
             self._write_arguments(call, rest)
         if call.freeform_input is not None:
             self._writer.add_custom_input(call, call.freeform_input.finish())
             if rest := call.freeform_input.left_over:
-                self._losses.add(f"tool_calls[{at}]", f"{rest[:80]!r}", "a custom tool accepts one string")
+                self._losses.add(f"tool_calls[{index}]", f"{rest[:80]!r}", "a custom tool accepts one string")
         elif not call.is_custom and not call.pieces and outcome == "completed":
             self._writer.add_arguments(call, "{}")
-            self._losses.add(f"tool_calls[{at}].arguments", "a call without arguments", "{} is used")
+            self._losses.add(f"tool_calls[{index}].arguments", "a call without arguments", "{} is used")
 
     # State
 
     def _next_key(self) -> int:
-        self._items += 1
-        return self._items
+        self._item_count += 1
+        return self._item_count
 
     def _update_open_text_key(self) -> None:
-        self.open_text_key = self._message if self._think_splitter is None and self._surrogates is None else None
+        self.open_text_key = self._message_key if self._think_splitter is None and self._surrogates is None else None
 
 
-def _joined(value: Any) -> str:
+def _text_of(value: Any) -> str:
     """Return the text of a string, of an object with a text member, or of a list of these."""
     match value:
         case str():
             return value
         case list():
-            return "".join(_joined(member) for member in value if not isinstance(member, list))
+            return "".join(_text_of(member) for member in value if not isinstance(member, list))
         case {"text": str() as text} | {"content": str() as text} | {"summary": str() as text}:
             return text
         case _:
             return ""
 
 
-def _piece_of(delta: ToolCallDelta) -> CallPiece:
+def _call_piece_of(delta: ToolCallDelta) -> CallPiece:
     function = delta.function or NO_FUNCTION
     if delta.custom is not None and _is_custom(delta, delta.custom, function):
         return CallPiece(delta.index, delta.id or "", delta.custom.name or "", delta.custom.input or "", is_custom=True)
@@ -450,10 +452,10 @@ def _tokens_to_hub(tokens: list[TokenLogProb]) -> list[LogProb]:
     return [
         LogProb(
             token=token.token,
-            logprob=_number(token),
+            logprob=_logprob_of(token),
             bytes=token.bytes or [],
             top_logprobs=[
-                TopLogProb(token=top.token, logprob=_number(top), bytes=top.bytes or [])
+                TopLogProb(token=top.token, logprob=_logprob_of(top), bytes=top.bytes or [])
                 for top in token.top_logprobs or ()
             ],
         )
@@ -461,17 +463,17 @@ def _tokens_to_hub(tokens: list[TokenLogProb]) -> list[LogProb]:
     ]
 
 
-def _number(token: TokenLogProb) -> int | float:
-    return LEAST if token.logprob is None else token.logprob
+def _logprob_of(token: TokenLogProb) -> int | float:
+    return MIN_LOGPROB if token.logprob is None else token.logprob
 
 
-TOKENS_OUTSIDE: Final = (
+TOKENS_OUTSIDE_TEXT: Final = (
     "logprobs",
     "the log probabilities of tokens outside the text",
     "Open Responses has no equivalent",
 )
 NO_FUNCTION: Final = FunctionDelta()
-LEAST: Final = -9999.0  # the value that this API uses for minus infinity
+MIN_LOGPROB: Final = -9999.0  # the value that this API uses for minus infinity
 BLANK_CITATION: Final[dict[str, Any]] = {
     "type": "url_citation",
     "start_index": 0,

@@ -69,17 +69,17 @@ class CallTracker:
     def call_for_piece(self, piece: CallPiece, chunk: int) -> tuple[StreamedCall, bool]:
         """Return the call of the piece, and whether the piece starts it. `chunk` is the number of the chunk."""
         call = self._existing_call(piece)
-        begins = call is None or self._is_another(call, piece, chunk)
-        if call is None or begins:
+        is_new = call is None or self._starts_new_call(call, piece, chunk)
+        if call is None or is_new:
             call = StreamedCall(piece.index, piece.is_custom, chunk)
             self.calls.append(call)
         call.last_chunk = chunk
         call.merge_piece(piece)
         if piece.index is not None:
             self._by_index[piece.index] = call
-        if piece.id and (begins or piece.id not in self._by_id):
+        if piece.id and (is_new or piece.id not in self._by_id):
             self._by_id[piece.id] = call
-        return call, begins
+        return call, is_new
 
     def unannounced_calls(self, before: StreamedCall | None = None) -> list[StreamedCall]:
         """Return the named calls to announce, except `before`: its name may have more pieces."""
@@ -96,19 +96,19 @@ class CallTracker:
         return self.calls[-1]
 
     @staticmethod
-    def _is_another(call: StreamedCall, piece: CallPiece, chunk: int) -> bool:
+    def _starts_new_call(call: StreamedCall, piece: CallPiece, chunk: int) -> bool:
         """Whether a piece that matches `call` starts a new call, on servers with no index or one index for all."""
         if not piece.name:
             return False
-        other_id = piece.id != call.id and bool(piece.id and call.id)
-        if call.last_chunk == chunk and (other_id or not piece.id):
+        has_other_id = piece.id != call.id and bool(piece.id and call.id)
+        if call.last_chunk == chunk and (has_other_id or not piece.id):
             return True
         if not call.pieces or not call.name:
-            return other_id  # a late id or name belongs to this call
+            return has_other_id  # a late id or name belongs to this call
         if piece.name != call.name:
             return True
         # The server repeats the name in each chunk, perhaps with a new id. Only complete arguments end a call.
-        if other_id and not call.has_changing_id:
+        if has_other_id and not call.has_changing_id:
             call.has_changing_id = not call.has_complete_arguments()
             return not call.has_changing_id
         return bool(piece.arguments.strip()) and call.has_complete_arguments()

@@ -29,36 +29,36 @@ class ContentFromHub:
     def parts(self, content: str | Sequence[ContentParam], path: str, member: str, first: int = 0) -> list[PartOut]:
         """Translate the parts of a user message or a tool output, where all kinds of parts are allowed."""
         if isinstance(content, str):
-            return [_text(content)]
-        return [self._part(part, f"{path}.{member}[{at}]") for at, part in enumerate(content, first)]
+            return [_text_part(content)]
+        return [self._part_from_hub(part, f"{path}.{member}[{index}]") for index, part in enumerate(content, first)]
 
     def texts(self, content: str | Sequence[ContentParam], path: str, member: str, first: int = 0) -> list[str]:
         """Translate the parts of a system message, an assistant message or reasoning, where only text is allowed."""
         if isinstance(content, str):
             return [content]
         return [
-            text_or_placeholder(part, f"{path}.{member}[{at}]", NO_PLACE, self._losses)
-            for at, part in enumerate(content, first)
+            text_or_placeholder(part, f"{path}.{member}[{index}]", NO_EQUIVALENT, self._losses)
+            for index, part in enumerate(content, first)
         ]
 
-    def _part(self, part: ContentParam, path: str) -> PartOut:
+    def _part_from_hub(self, part: ContentParam, path: str) -> PartOut:
         match part:
             case InputImageParam():
-                return self._image(part, path)
+                return self._image_part(part, path)
             case InputFileParam():
-                return self._file(part, path)
+                return self._file_part(part, path)
             case InputAudio(input_audio=audio):
                 report_unknown_fields(part, path, self._losses)
                 report_unknown_fields(audio, f"{path}.input_audio", self._losses)
                 return PartOut(type="input_audio", input_audio={"data": audio.data, "format": audio.format})
             case _:
-                return _text(text_or_placeholder(part, path, NO_PLACE, self._losses))
+                return _text_part(text_or_placeholder(part, path, NO_EQUIVALENT, self._losses))
 
-    def _image(self, part: InputImageParam, path: str) -> PartOut:
+    def _image_part(self, part: InputImageParam, path: str) -> PartOut:
         if not self._wire.images:
-            return _text(replace_with_placeholder(part, path, "the server does not support images", self._losses))
+            return _text_part(replace_with_placeholder(part, path, "the server does not support images", self._losses))
         if not part.image_url:
-            return _text(
+            return _text_part(
                 replace_with_placeholder(
                     part, path, "a file id is valid only on the server that issued it", self._losses
                 )
@@ -76,14 +76,16 @@ class ContentFromHub:
             image["detail"] = part.detail
         return PartOut(type="image_url", image_url=image)
 
-    def _file(self, part: InputFileParam, path: str) -> PartOut:
+    def _file_part(self, part: InputFileParam, path: str) -> PartOut:
         file: dict[str, str] = {}
         if part.file_data:
             file["file_data"] = part.file_data
         elif part.file_id:
             file["file_id"] = part.file_id
         else:
-            return _text(replace_with_placeholder(part, path, "the API accepts only inline file data", self._losses))
+            return _text_part(
+                replace_with_placeholder(part, path, "the API accepts only inline file data", self._losses)
+            )
         if part.filename:
             file["filename"] = part.filename
         for name, value in (("file_id", part.file_id), ("file_url", part.file_url)):
@@ -99,8 +101,8 @@ def text_or_parts(parts: list[PartOut]) -> str | list[PartOut]:
     return "\n".join(texts) if len(texts) == len(parts) else parts
 
 
-def _text(text: str) -> PartOut:
+def _text_part(text: str) -> PartOut:
     return PartOut(type="text", text=text)
 
 
-NO_PLACE: Final = "the API has no equivalent"
+NO_EQUIVALENT: Final = "the API has no equivalent"

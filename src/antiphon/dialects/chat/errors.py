@@ -26,26 +26,26 @@ def error_to_hub(status: int, headers: Mapping[str, str], body: bytes) -> ApiErr
     if status in (404, 405) and not fields.is_of_api:
         # The address does not serve this dialect. The configuration is wrong, not the request of the client.
         return UpstreamFault(f"the upstream does not serve Chat Completions at the configured URL (status {status})")
-    return upstream_error(status, headers, _code(fields), fields.message, fields.param)
+    return upstream_error(status, headers, _error_code(fields), fields.message, fields.param)
 
 
 def error_in_answer(error: Any) -> ApiError:
     """Translate an error object inside a stream or a body with status 200."""
     fields = _error_fields(error)
-    return upstream_error(_status(fields), {}, _code(fields), fields.message, fields.param)
+    return upstream_error(_error_status(fields), {}, _error_code(fields), fields.message, fields.param)
 
 
 def error_from_hub(error: ApiError) -> tuple[int, bytes]:
     """Return the status and the body."""
     type = TYPE_OF_STATUS.get(error.status) or TYPE_OF_TYPE[error.type]
-    return error.status, _body(error.message, type, error.code, error.param)
+    return error.status, _encode_error(error.message, type, error.code, error.param)
 
 
 def error_frame_data(error: Error | ErrorPayload | None) -> bytes:
     """Encode an error for a stream."""
     if isinstance(error, ErrorPayload):
         type = TYPE_OF_TYPE.get(error.type, "server_error")
-        return _body(error.message, type, error.code, error.param)
+        return _encode_error(error.message, type, error.code, error.param)
     return error_from_hub(error_of_response(error))[1]
 
 
@@ -81,9 +81,9 @@ def _error_fields(value: Any) -> _ErrorFields:
         case str():
             return _ErrorFields(value)
         case {"detail": str() as detail}:
-            return _ErrorFields(detail, is_of_api=detail not in ROUTER_WORDS)
-        case {"loc": list() as place, "msg": str() as message}:
-            return _ErrorFields(message, param=_path(place))
+            return _ErrorFields(detail, is_of_api=detail not in ROUTER_MESSAGES)
+        case {"loc": list() as location, "msg": str() as message}:
+            return _ErrorFields(message, param=_format_path(location))
         case dict():
             raw_message = value.get("message") or value.get("msg")
             message_text = _with_source(raw_message, value) if isinstance(raw_message, str) else None
@@ -106,9 +106,9 @@ def _with_source(message: str, error: dict[str, Any]) -> str:
             return message
 
 
-def _path(place: list[Any]) -> str:
+def _format_path(location: list[Any]) -> str:
     """`["body", "messages", 0, "role"]` as `messages[0].role`."""
-    steps = place[1:] if place[:1] == ["body"] else place
+    steps = location[1:] if location[:1] == ["body"] else location
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).removeprefix(".")
 
 
@@ -116,31 +116,31 @@ def _text_or_none(value: Any) -> str | None:
     return str(value) if isinstance(value, str | int) and value not in ("", True, False) else None
 
 
-def _status(fields: _ErrorFields) -> int:
+def _error_status(fields: _ErrorFields) -> int:
     """Return the HTTP status that fits an error inside a response with status 200."""
-    for word in (fields.code, fields.type):
-        if word and STATUS.fullmatch(word):
-            return int(word)
-        if word in STATUS_OF_CODE:
-            return STATUS_OF_CODE[word]
+    for code_or_type in (fields.code, fields.type):
+        if code_or_type and STATUS_PATTERN.fullmatch(code_or_type):
+            return int(code_or_type)
+        if code_or_type in STATUS_OF_CODE:
+            return STATUS_OF_CODE[code_or_type]
     return 500
 
 
-def _code(fields: _ErrorFields) -> str | None:
+def _error_code(fields: _ErrorFields) -> str | None:
     """Return the error code: a code that is no number, or a type that marks an overflow."""
     if fields.code and not fields.code.isdecimal():
         return fields.code
     return fields.type if fields.type in OVERFLOW_CODES else None
 
 
-def _body(message: str, type: str, code: str | None, param: str | None) -> bytes:
+def _encode_error(message: str, type: str, code: str | None, param: str | None) -> bytes:
     return msgspec.json.encode(ErrorBodyOut(error=ErrorOut(message=message, type=type, param=param, code=code)))
 
 
 MAX_WRAPS: Final = 4
-STATUS: Final = re.compile("[45][0-9]{2}")
+STATUS_PATTERN: Final = re.compile("[45][0-9]{2}")
 # The texts of web frameworks for an unknown route.
-ROUTER_WORDS: Final = frozenset({"Not Found", "Method Not Allowed"})
+ROUTER_MESSAGES: Final = frozenset({"Not Found", "Method Not Allowed"})
 TYPE_OF_STATUS: Final[dict[int, str]] = {401: "authentication_error", 403: "permission_error"}
 TYPE_OF_TYPE: Final[dict[str, str]] = {
     "invalid_request": "invalid_request_error",

@@ -42,7 +42,7 @@ class ForcedTools(Struct, frozen=True):
 
     tools: Mapping[str, ToolOut]
     #: The path of each tool in the request.
-    places: Mapping[str, str]
+    paths: Mapping[str, str]
 
     @classmethod
     def from_request(cls, request: Request, names: ToolNames, wire: ChatWire, losses: Losses) -> ForcedTools | None:
@@ -51,15 +51,15 @@ class ForcedTools(Struct, frozen=True):
             return None
         tool_losses = Losses()
         # Custom tools are sent as functions, because only functions have a schema.
-        sent = tools_from_hub(request, names, replace(wire, custom_tools="function"), tool_losses)
-        wanted = _wanted(request.tool_choice, sent, names)
-        tools = {name: tool for name, tool in sent.items() if name in wanted}
+        offered = tools_from_hub(request, names, replace(wire, custom_tools="function"), tool_losses)
+        forced_names = _forced_names(request.tool_choice, offered, names)
+        tools = {name: tool for name, tool in offered.items() if name in forced_names}
         if not tools:
             return None
         losses.extend(tool_losses)
-        if len(tools) < len(sent):
+        if len(tools) < len(offered):
             report_tool_loss(request, losses, "tools that are not forced", "another tool must be called")
-        return cls(tools, _places(request, names))
+        return cls(tools, _paths_by_name(request, names))
 
     def response_format(self) -> ResponseFormatOut:
         """Return the output format of the text that stands for the call."""
@@ -102,8 +102,8 @@ class ForcedTools(Struct, frozen=True):
         schema = _parameters(self.tools[name])
         if b'"$ref"' not in ENCODER.encode(schema):
             return schema
-        moved: JsonSchema = _moved(schema, root, budget.counter(f"{self.places[name]}.parameters"))
-        return moved
+        moved_schema: JsonSchema = _move_references(schema, root, budget.counter(f"{self.paths[name]}.parameters"))
+        return moved_schema
 
 
 class ForcedCallReader:
@@ -120,26 +120,26 @@ class ForcedCallReader:
     def feed(self, text: str) -> CallPiece | None:
         """Return the next piece of the call, if any. The first piece has the name."""
         if self._state == "arguments":
-            return self._piece("", text)
+            return self._take_piece("", text)
         if self._state != "head":
-            self._buffer += text[: max(0, MAX_HEAD - len(self._buffer))]  # enough for the report of the loss
+            self._buffer += text[: max(0, MAX_HEAD_LENGTH - len(self._buffer))]  # enough for the report of the loss
             return None
         self._buffer += text
         if len(self._names) == 1:
-            name, begin = self._names[0], BEGIN.match(self._buffer)
+            name, head = self._names[0], ARGUMENTS_START.match(self._buffer)
         else:
-            begin = HEAD.match(self._buffer)
-            name = begin["name"] if begin else ""
-        if begin is None or name not in self._names:
+            head = NAME_AND_ARGUMENTS_START.match(self._buffer)
+            name = head["name"] if head else ""
+        if head is None or name not in self._names:
             if (
-                begin is not None
-                or len(self._buffer) > MAX_HEAD
+                head is not None
+                or len(self._buffer) > MAX_HEAD_LENGTH
                 or (self._buffer.strip() and not self._buffer.lstrip().startswith("{"))
             ):
                 self._state = "other"
             return None
-        self._state, rest, self._buffer = "arguments", self._buffer[begin.end() :], ""
-        return self._piece(name, rest)
+        self._state, rest, self._buffer = "arguments", self._buffer[head.end() :], ""
+        return self._take_piece(name, rest)
 
     @property
     def is_ordinary_text(self) -> bool:
@@ -153,9 +153,9 @@ class ForcedCallReader:
     @property
     def unconsumed_text(self) -> str:
         """Text that is no part of the call: an incomplete head, text of another form, or text after the call."""
-        return "" if self._state == "after" and END.fullmatch(self._buffer) else self._buffer
+        return "" if self._state == "after" and CLOSING_BRACE.fullmatch(self._buffer) else self._buffer
 
-    def _piece(self, name: str, text: str) -> CallPiece:
+    def _take_piece(self, name: str, text: str) -> CallPiece:
         end = self._end_in(text)
         if end is not None:
             self._state, self._buffer = "after", text[end:]
@@ -163,7 +163,7 @@ class ForcedCallReader:
 
     def _end_in(self, text: str) -> int | None:
         """Return the position after the end of the arguments object, or None if it does not end in `text`."""
-        for at, character in enumerate(text):
+        for index, character in enumerate(text):
             if self._escaped:
                 self._escaped = False
             elif self._in_string:
@@ -176,15 +176,15 @@ class ForcedCallReader:
             elif character in "}]":
                 self._depth -= 1
                 if self._depth == 0:
-                    return at + 1
+                    return index + 1
         return None
 
 
-def _wanted(choice: ToolChoiceParam, sent: Collection[str], names: ToolNames) -> Collection[str]:
+def _forced_names(choice: ToolChoiceParam, offered: Collection[str], names: ToolNames) -> Collection[str]:
     """Return the wire names of the tools that a choice forces."""
     match choice:
         case "required":
-            return sent
+            return offered
         case SpecificFunction() | SpecificCustom():
             return [names.wire_name(ToolRef.from_choice(choice))]
         case AllowedToolsParam(mode="required", tools=allowed):
@@ -207,43 +207,45 @@ def _parameters(tool: ToolOut) -> JsonSchema:
     return {**(_function(tool).parameters or {}), "type": "object"}
 
 
-def _places(request: Request, names: ToolNames) -> dict[str, str]:
+def _paths_by_name(request: Request, names: ToolNames) -> dict[str, str]:
     """Return the paths of the tools by wire name. The last tool of a name counts."""
-    places: dict[str, str] = {}
+    paths: dict[str, str] = {}
     for path, tool, namespace in tools_with_paths(request, Losses(), ""):
         if isinstance(tool, FunctionToolParam | CustomTool):
             kind: ToolKind = "custom" if isinstance(tool, CustomTool) else "function"
-            places[names.wire_name((kind, tool.name, namespace))] = path
-    return places
+            paths[names.wire_name((kind, tool.name, namespace))] = path
+    return paths
 
 
-def _moved(schema: Any, root: str, counter: SchemaCounter) -> Any:
+def _move_references(schema: Any, root: str, counter: SchemaCounter) -> Any:
     """Return `schema` with its references moved to `root`."""
     match schema:
         case dict():
             counter.add_members(schema)
-            return {name: _moved_member(name, value, root, counter) for name, value in schema.items()}
+            return {name: _move_member(name, value, root, counter) for name, value in schema.items()}
         case list():
             counter.add_members(schema)
-            return [_moved(member, root, counter) for member in schema]
+            return [_move_references(member, root, counter) for member in schema]
         case _:
             return schema
 
 
-def _moved_member(name: str, value: Any, root: str, counter: SchemaCounter) -> Any:
+def _move_member(name: str, value: Any, root: str, counter: SchemaCounter) -> Any:
     if name == "$ref" and isinstance(value, str) and value.startswith("#"):
         return root + value[1:]
-    return value if name in VALUES else _moved(value, root, counter)
+    return value if name in VALUE_KEYWORDS else _move_references(value, root, counter)
 
 
 ENCODER: Final = msgspec.json.Encoder()
-MAX_HEAD: Final = 500
-BEGIN: Final = re.compile(r"\s*(?=\{)")
-HEAD: Final = re.compile(rf'\s*\{{\s*"name"\s*:\s*"(?P<name>{LEGAL_NAME.pattern})"\s*,\s*"arguments"\s*:\s*(?=\{{)')
-END: Final = re.compile(r"\s*+\}?+\s*+")  # the closing brace after name and arguments
+MAX_HEAD_LENGTH: Final = 500
+ARGUMENTS_START: Final = re.compile(r"\s*(?=\{)")
+NAME_AND_ARGUMENTS_START: Final = re.compile(
+    rf'\s*\{{\s*"name"\s*:\s*"(?P<name>{LEGAL_NAME.pattern})"\s*,\s*"arguments"\s*:\s*(?=\{{)'
+)
+CLOSING_BRACE: Final = re.compile(r"\s*+\}?+\s*+")  # the closing brace after name and arguments
 RULE_FOR_ONE: Final = "Call this function: answer with its arguments, as one JSON object."
 RULE_FOR_SEVERAL: Final = (
     'Call one of these functions: answer with {"name": its name, "arguments": its arguments}, as JSON.'
 )
 # Members of a schema that contain values, not schemas.
-VALUES: Final = frozenset({"const", "default", "enum", "examples"})
+VALUE_KEYWORDS: Final = frozenset({"const", "default", "enum", "examples"})

@@ -56,15 +56,15 @@ def general_messages_from_hub(
 ) -> list[MessageOut]:
     """Return the messages of any conversation, in any order of items."""
     history = build_history(items, losses, wire.orphan_outputs)
-    messages = _Messages(names, wire, losses, leading_system_texts)
-    wanted_from = _reasoning_wanted_from(history.turns, wire)
-    for at, turn in enumerate(history.turns):
+    messages = _MessageWriter(names, wire, losses, leading_system_texts)
+    first_wanted_turn = _first_turn_with_wanted_reasoning(history.turns, wire)
+    for index, turn in enumerate(history.turns):
         if type(turn) is AssistantTurn:
-            messages.add_assistant(turn, wants_reasoning=at >= wanted_from)
+            messages.add_assistant(turn, wants_reasoning=index >= first_wanted_turn)
         else:
-            messages.add(turn)
+            messages.add_message(turn)
     report_other_items(history.others, losses)
-    return messages.whole()
+    return messages.finish()
 
 
 def plain_messages(items: list[ItemParam], names: ToolNames, wire: ChatWire) -> list[MessageOut] | None:
@@ -88,17 +88,19 @@ def plain_messages(items: list[ItemParam], names: ToolNames, wire: ChatWire) -> 
     return messages
 
 
-def _reasoning_wanted_from(turns: list[HistoryTurn], wire: ChatWire) -> int:
+def _first_turn_with_wanted_reasoning(turns: list[HistoryTurn], wire: ChatWire) -> int:
     """Return the index of the first turn whose reasoning the server wants back: 0, or that of the last user turn."""
     if wire.reasoning_field == "none":
         return len(turns)
     if wire.reasoning_history == "all":
         return 0
-    of_user = [at for at, turn in enumerate(turns) if isinstance(turn, PlacedItem) and turn.item.role == "user"]
-    return of_user[-1] if of_user else 0
+    user_turns = [
+        index for index, turn in enumerate(turns) if isinstance(turn, PlacedItem) and turn.item.role == "user"
+    ]
+    return user_turns[-1] if user_turns else 0
 
 
-class _Messages:
+class _MessageWriter:
     """Writes messages, turn by turn."""
 
     def __init__(self, names: ToolNames, wire: ChatWire, losses: Losses, leading_system_texts: list[str]) -> None:
@@ -106,49 +108,51 @@ class _Messages:
         self._wire = wire
         self._losses = losses
         self._content = ContentFromHub(wire, losses)
-        self._first = list(leading_system_texts)
-        self._done: list[MessageOut] = []
+        self._system_texts = list(leading_system_texts)
+        self._messages: list[MessageOut] = []
         self._message_losses = MessageLosses(losses)
 
-    def whole(self) -> list[MessageOut]:
-        if not self._first:
-            return self._done
-        return [MessageOut(role="system", content="\n\n".join(self._first)), *self._done]
+    def finish(self) -> list[MessageOut]:
+        if not self._system_texts:
+            return self._messages
+        return [MessageOut(role="system", content="\n\n".join(self._system_texts)), *self._messages]
 
-    def add(self, turn: PlacedItem[MessageParam]) -> None:
+    def add_message(self, turn: PlacedItem[MessageParam]) -> None:
         message = turn.item
         self._message_losses.report_fields(turn)
         if message.role == "user":
-            self._done.append(MessageOut(role="user", content=self._user_content(turn)))
+            self._messages.append(MessageOut(role="user", content=self._user_content(turn)))
             return
         text = "\n".join(self._content.texts(message.content, turn.path, "content", turn.first_part))
         if not text:
             return
         if self._wire.system == "anywhere":
             role: Literal["system", "developer"] = "system" if message.role == "system" else self._wire.developer
-            self._done.append(MessageOut(role=role, content=text))
+            self._messages.append(MessageOut(role=role, content=text))
             return
-        if self._done:
+        if self._messages:
             self._losses.add(
                 turn.path, "the position of a system message", "it is moved to the start, the only allowed position"
             )
-        self._first.append(text)
+        self._system_texts.append(text)
 
     def add_assistant(self, turn: AssistantTurn, *, wants_reasoning: bool) -> None:
         text, refusal = self._text_and_refusal(turn.messages)
-        silent = not text and not turn.calls
+        is_silent = not text and not turn.calls
         reasoning, details = (
-            self._reasoning(turn.reasoning, wanted=wants_reasoning, silent=silent) if turn.reasoning else NOTHING
+            self._reasoning_fields(turn.reasoning, is_wanted=wants_reasoning, is_silent=is_silent)
+            if turn.reasoning
+            else NO_REASONING
         )
-        if silent:
+        if is_silent:
             return  # servers refuse an empty turn
         if turn.calls and reasoning is UNSET and wants_reasoning and self._wire.missing_reasoning == "blank":
             reasoning = " "
-        self._done.append(
+        self._messages.append(
             MessageOut(
                 role="assistant",
-                content=text or EMPTY[self._wire.empty_content],
-                tool_calls=[self._call(answered.call.item) for answered in turn.calls] if turn.calls else UNSET,
+                content=text or EMPTY_CONTENT[self._wire.empty_content],
+                tool_calls=[self._tool_call(answered.call.item) for answered in turn.calls] if turn.calls else UNSET,
                 refusal=refusal,
                 reasoning_content=reasoning if self._wire.reasoning_field == "reasoning_content" else UNSET,
                 reasoning=reasoning if self._wire.reasoning_field == "reasoning" else UNSET,
@@ -177,47 +181,47 @@ class _Messages:
             if text is not None:
                 texts.append(text)
                 continue
-            for at, text in enumerate(self._content.texts(content, message.path, "content", message.first_part)):
-                (refusals if type(content[at]) is Refusal else texts).append(text)
+            for index, text in enumerate(self._content.texts(content, message.path, "content", message.first_part)):
+                (refusals if type(content[index]) is Refusal else texts).append(text)
         if not refusals:
             return "\n".join(texts), UNSET
         # A server without `refusal` still needs content, and the model should see that it refused.
         return "\n".join(texts) or "\n".join(refusals), "\n".join(refusals)
 
-    def _reasoning(
-        self, items: list[PlacedItem[ReasoningParam]], *, wanted: bool, silent: bool
+    def _reasoning_fields(
+        self, items: list[PlacedItem[ReasoningParam]], *, is_wanted: bool, is_silent: bool
     ) -> tuple[str | UnsetType, list[Any] | UnsetType]:
         """Return the reasoning for the server: the text if it is wanted, and its own details always (RSN-2)."""
         texts: list[str] = []
         details: list[Any] = []
-        for one in items:
-            path, item = one.path, one.item
+        for placed in items:
+            path, item = placed.path, placed.item
             report_unknown_fields(item, path, self._losses)
-            own = own_envelope(item, self._wire.maker)
+            envelope = own_envelope(item, self._wire.maker)
             content, summary = item.content or [], item.summary
-            if item.encrypted_content and own is None:
+            if item.encrypted_content and envelope is None:
                 self._losses.add(
                     path, "earlier reasoning", "another server made it, and only that server accepts it"
                 )  # RSN-3
                 continue
-            sealed = own.content if own is not None else {}
-            its_own, thought = sealed.get("reasoning_details"), sealed.get("reasoning_content")
-            if isinstance(its_own, list) and not silent:
-                details += its_own
-            elif (content or summary or sealed) and (silent or not wanted):
+            sealed = envelope.content if envelope is not None else {}
+            own_details, own_text = sealed.get("reasoning_details"), sealed.get("reasoning_content")
+            if isinstance(own_details, list) and not is_silent:
+                details += own_details
+            elif (content or summary or sealed) and (is_silent or not is_wanted):
                 self._losses.add(path, "earlier reasoning", "the server does not support it")
-            if wanted and not silent:
-                texts += [thought] if isinstance(thought, str) else self._open_thought(item, path)
+            if is_wanted and not is_silent:
+                texts += [own_text] if isinstance(own_text, str) else self._readable_reasoning(item, path)
         return "\n".join(texts) or UNSET, details or UNSET
 
-    def _open_thought(self, item: ReasoningParam, path: str) -> list[str]:
+    def _readable_reasoning(self, item: ReasoningParam, path: str) -> list[str]:
         if item.content and item.summary:
             self._losses.add(f"{path}.summary", "the summary of earlier reasoning", "the reasoning itself is sent")
         return self._content.texts(item.content or [], path, "content") or self._content.texts(
             item.summary, path, "summary"
         )
 
-    def _call(self, call: ToolCallParam) -> ToolCallOut:
+    def _tool_call(self, call: ToolCallParam) -> ToolCallOut:
         name = self._names.wire_name(ToolRef.from_call(call))
         if isinstance(call, FunctionCallParam):
             # Models that call a function without parameters may write nothing at all; servers want JSON.
@@ -229,37 +233,42 @@ class _Messages:
         )
 
     def _add_results(self, calls: list[AnsweredCall]) -> None:
-        lifted: list[PartOut] = []
+        lifted_parts: list[PartOut] = []
         for answered in calls:
             call_id = answered.call.item.call_id
             report_unknown_fields(answered.call.item, answered.call.path, self._losses)
-            content = self._result(answered.output, call_id, lifted)
-            self._done.append(MessageOut(role="tool", tool_call_id=call_id, content=content))
-        if lifted:
-            self._done.append(MessageOut(role="user", content=lifted))
+            content = self._result_content(answered.output, call_id, lifted_parts)
+            self._messages.append(MessageOut(role="tool", tool_call_id=call_id, content=content))
+        if lifted_parts:
+            self._messages.append(MessageOut(role="user", content=lifted_parts))
 
-    def _result(self, output: PlacedItem[ToolOutputParam], call_id: str, lifted: list[PartOut]) -> str | list[PartOut]:
+    def _result_content(
+        self, output: PlacedItem[ToolOutputParam], call_id: str, lifted_parts: list[PartOut]
+    ) -> str | list[PartOut]:
         item = mark_failure_in_text(output.item)
         report_unknown_fields(item, output.path, self._losses)
         if isinstance(item.output, str):
             return item.output
         parts = self._content.parts(item.output, output.path, "output")
-        return text_or_parts(_without_media(parts, call_id, lifted) if self._wire.tool_images == "lift" else parts)
+        return text_or_parts(_lift_media(parts, call_id, lifted_parts) if self._wire.tool_images == "lift" else parts)
 
 
-def _without_media(parts: list[PartOut], call_id: str, lifted: list[PartOut]) -> list[PartOut]:
-    """TOOL-6: move media out of a tool message into `lifted`, labelled with the call. A note replaces each."""
-    left: list[PartOut] = []
+def _lift_media(parts: list[PartOut], call_id: str, lifted_parts: list[PartOut]) -> list[PartOut]:
+    """TOOL-6: move media out of a tool message into `lifted_parts`, labelled with the call. A note replaces each."""
+    remaining_parts: list[PartOut] = []
     count = 0
     for part in parts:
         if part.type == "text":
-            left.append(part)
+            remaining_parts.append(part)
             continue
         count += 1
         kind = "image" if part.type == "image_url" else "file"
-        left.append(PartOut(type="text", text=f"[{kind} {count} of this result follows below]"))
-        lifted += [PartOut(type="text", text=f"{kind.capitalize()} {count} of the result of call {call_id}:"), part]
-    return left
+        remaining_parts.append(PartOut(type="text", text=f"[{kind} {count} of this result follows below]"))
+        lifted_parts += [
+            PartOut(type="text", text=f"{kind.capitalize()} {count} of the result of call {call_id}:"),
+            part,
+        ]
+    return remaining_parts
 
 
 def _plain_tool_call(call: FunctionCallParam, names: ToolNames) -> ToolCallOut:
@@ -270,5 +279,5 @@ def _plain_tool_call(call: FunctionCallParam, names: ToolNames) -> ToolCallOut:
     )
 
 
-NOTHING: Final[tuple[UnsetType, UnsetType]] = (UNSET, UNSET)
-EMPTY: Final[dict[str, str | None | UnsetType]] = {"null": None, "empty": "", "absent": UNSET}
+NO_REASONING: Final[tuple[UnsetType, UnsetType]] = (UNSET, UNSET)
+EMPTY_CONTENT: Final[dict[str, str | None | UnsetType]] = {"null": None, "empty": "", "absent": UNSET}

@@ -34,8 +34,8 @@ class ReasoningCollector:
     def add_details(self, details: list[dict[str, Any]]) -> None:
         """Add the details of one chunk. The first may continue the last detail of the previous chunk."""
         first, *others = details
-        if self._details and _goes_on(self._details[-1], first):
-            self._details[-1] = _joined(self._details[-1], first)
+        if self._details and _continues_detail(self._details[-1], first):
+            self._details[-1] = _join_details(self._details[-1], first)
             details = others
         self._details += details
 
@@ -44,13 +44,13 @@ class ReasoningCollector:
         content: dict[str, Any] = {}
         if self._pieces:
             content["reasoning_content"] = "".join(self._pieces)
-        if any(map(_holds_more_than_text, self._details)):
-            content["reasoning_details"] = _with_whole_characters(self._details)
+        if any(map(_has_more_than_text, self._details)):
+            content["reasoning_details"] = _join_surrogates(self._details)
         return seal_reasoning(self._maker, content) if content else None
 
 
 def has_content(detail: dict[str, Any]) -> bool:
-    return any(value for name, value in detail.items() if name not in BOOKKEEPING)
+    return any(value for name, value in detail.items() if name not in BOOKKEEPING_MEMBERS)
 
 
 def own_envelope(item: ReasoningParam, maker: str) -> Envelope | None:
@@ -68,14 +68,14 @@ class ReturnedReasoning(NamedTuple):
 
 def reasoning_to_hub(message: MessageIn, path: str, losses: Losses) -> list[ReturnedReasoning]:
     """Translate the reasoning of a message. If there are several encrypted details, the first item gets the text."""
-    given = message.reasoning_content or message.reasoning
-    text = given if isinstance(given, str) else ""
+    text_field = message.reasoning_content or message.reasoning
+    text = text_field if isinstance(text_field, str) else ""
     if message.reasoning and message.reasoning != text:
         losses.add(f"{path}.reasoning", "reasoning in a second form", "a reasoning item has one text")
     sealed: list[tuple[str, str | None]] = []
     texts: list[str] = []
     summary: list[Content] = []
-    for at, detail in enumerate(message.reasoning_details or ()):
+    for index, detail in enumerate(message.reasoning_details or ()):
         match detail:
             case {"type": "reasoning.encrypted", "data": str() as data} if data:
                 call_id = detail.get("id")
@@ -84,11 +84,11 @@ def reasoning_to_hub(message: MessageIn, path: str, losses: Losses) -> list[Retu
                 texts.append(piece)
                 if rest.get("signature"):
                     why = "the server that made it is unknown"
-                    losses.add(f"{path}.reasoning_details[{at}].signature", "the signature of a reasoning text", why)
+                    losses.add(f"{path}.reasoning_details[{index}].signature", "the signature of a reasoning text", why)
             case {"type": "reasoning.summary", "summary": str() as piece}:
                 summary.append(SummaryText(text=piece))
             case _:
-                losses.add(f"{path}.reasoning_details[{at}]", "a detail of the reasoning", "it has an unknown form")
+                losses.add(f"{path}.reasoning_details[{index}]", "a detail of the reasoning", "it has an unknown form")
     text = text or "".join(texts)
     content: list[Content] = [ReasoningText(text=text)] if text else []
     if content:
@@ -103,27 +103,33 @@ def reasoning_to_hub(message: MessageIn, path: str, losses: Losses) -> list[Retu
     ]
 
 
-def _holds_more_than_text(detail: dict[str, Any]) -> bool:
+def _has_more_than_text(detail: dict[str, Any]) -> bool:
     """Whether a detail contains more than text. Then all details must be returned unchanged."""
-    return any(value for name, value in detail.items() if name not in BOOKKEEPING and name not in TEXT_OF.values())
+    return any(
+        value
+        for name, value in detail.items()
+        if name not in BOOKKEEPING_MEMBERS and name not in TEXT_MEMBER_OF_TYPE.values()
+    )
 
 
-def _goes_on(last: dict[str, Any], first: dict[str, Any]) -> bool:
-    return last.get("type") in TEXT_OF and all(last.get(name) == first.get(name) for name in ("type", "index"))
+def _continues_detail(last: dict[str, Any], first: dict[str, Any]) -> bool:
+    return last.get("type") in TEXT_MEMBER_OF_TYPE and all(
+        last.get(name) == first.get(name) for name in ("type", "index")
+    )
 
 
-def _joined(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+def _join_details(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     """Join two pieces of one detail. Texts are joined, other members are added."""
-    name = TEXT_OF[first["type"]]
-    news = {key: value for key, value in second.items() if value is not None}
-    return {**first, **news, name: f"{first.get(name) or ''}{news.get(name) or ''}"}
+    name = TEXT_MEMBER_OF_TYPE[first["type"]]
+    new_members = {key: value for key, value in second.items() if value is not None}
+    return {**first, **new_members, name: f"{first.get(name) or ''}{new_members.get(name) or ''}"}
 
 
-def _with_whole_characters(details: list[dict[str, Any]]) -> Any:
+def _join_surrogates(details: list[dict[str, Any]]) -> Any:
     """Join surrogate pairs that are split between chunks."""
     joiner = SurrogateJoiner()
     return json.loads(joiner.join(None, json.dumps(details, ensure_ascii=False)))
 
 
-BOOKKEEPING: Final = frozenset({"type", "format", "index", "id"})
-TEXT_OF: Final = {"reasoning.text": "text", "reasoning.summary": "summary"}
+BOOKKEEPING_MEMBERS: Final = frozenset({"type", "format", "index", "id"})
+TEXT_MEMBER_OF_TYPE: Final = {"reasoning.text": "text", "reasoning.summary": "summary"}

@@ -49,8 +49,8 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
     losses = Losses()
     conversation = messages_to_hub(chat.messages, losses)
     extra = {PREFIX + name: raw for name, raw in (chat.extra or {}).items()}
-    effort = _word(chat.reasoning_effort, EFFORT_OF_WORD, "reasoning_effort", extra)
-    verbosity = _word(chat.verbosity, VERBOSITIES, "verbosity", extra)
+    effort = _hub_value(chat.reasoning_effort, EFFORT_OF_WORD, "reasoning_effort", extra)
+    verbosity = _hub_value(chat.verbosity, VERBOSITY_OF_WORD, "verbosity", extra)
     format = _format_to_hub(chat, losses, extra)
     request = Request(
         model=chat.model,
@@ -60,7 +60,7 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
         tool_choice=tool_choice_to_hub(chat, losses),
         parallel_tool_calls=chat.parallel_tool_calls,
         text=TextParam(format=format, verbosity=verbosity) if format or verbosity else UNSET,
-        max_output_tokens=_limit(chat, losses),
+        max_output_tokens=_output_limit(chat, losses),
         temperature=chat.temperature,
         top_p=chat.top_p,
         presence_penalty=chat.presence_penalty,
@@ -70,7 +70,7 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
         top_logprobs=chat.top_logprobs,
         reasoning=ReasoningConfigParam(effort=effort) if effort else UNSET,
         metadata=chat.metadata,
-        service_tier=_word(chat.service_tier, TIERS, "service_tier", extra),
+        service_tier=_hub_value(chat.service_tier, TIER_OF_WORD, "service_tier", extra),
         safety_identifier=chat.safety_identifier,
         prompt_cache_key=chat.prompt_cache_key,
         user=chat.user,
@@ -82,7 +82,7 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
     return request, losses
 
 
-def _limit(chat: RequestIn, losses: Losses) -> int | None | UnsetType:
+def _output_limit(chat: RequestIn, losses: Losses) -> int | None | UnsetType:
     if chat.max_tokens and chat.max_completion_tokens and chat.max_tokens != chat.max_completion_tokens:
         losses.add("max_tokens", "the field 'max_tokens'", "'max_completion_tokens' is used instead")
     return chat.max_completion_tokens or chat.max_tokens
@@ -116,7 +116,9 @@ def _stream_options_to_hub(chat: RequestIn, extra: dict[str, Raw]) -> StreamOpti
     return StreamOptions(include_obfuscation=obfuscation) if isinstance(obfuscation, bool) else UNSET
 
 
-def _word(value: str | None | UnsetType, words: Mapping[str, T], name: str, extra: dict[str, Raw]) -> T | UnsetType:
+def _hub_value(
+    value: str | None | UnsetType, words: Mapping[str, T], name: str, extra: dict[str, Raw]
+) -> T | UnsetType:
     """Return the hub's value for a word. An unknown word is kept in `extra` for chat servers."""
     if not value:
         return UNSET
@@ -125,5 +127,5 @@ def _word(value: str | None | UnsetType, words: Mapping[str, T], name: str, extr
     return words.get(value, UNSET)
 
 
-VERBOSITIES: Final[dict[str, Verbosity]] = {word: word for word in get_args(Verbosity)}
-TIERS: Final[dict[str, ServiceTier]] = {word: word for word in get_args(ServiceTier)}
+VERBOSITY_OF_WORD: Final[dict[str, Verbosity]] = {word: word for word in get_args(Verbosity)}
+TIER_OF_WORD: Final[dict[str, ServiceTier]] = {word: word for word in get_args(ServiceTier)}

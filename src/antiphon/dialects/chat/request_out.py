@@ -55,16 +55,18 @@ def request_from_hub(request: Request, wire: ChatWire = ChatWire()) -> tuple[byt
     losses = Losses()
     names = ToolNames.for_request(request)
     forced = ForcedTools.from_request(request, names, wire, losses)
-    tools = NO_TOOLS if forced else translate_tools_once(_chosen_freely, request, names, wire)
+    tools = NO_TOOLS if forced else translate_tools_once(_offer_tools, request, names, wire)
     losses.extend(tools.losses)
-    first = [request.instructions] if request.instructions else []
+    system_texts = [request.instructions] if request.instructions else []
     response_format = (
-        _format_of_call(forced, request, losses, first) if forced else _format_from_hub(request, wire, losses, first)
+        _forced_call_format(forced, request, losses, system_texts)
+        if forced
+        else _format_from_hub(request, wire, losses, system_texts)
     )
-    messages = messages_from_hub(request, names, wire, losses, first)
+    messages = messages_from_hub(request, names, wire, losses, system_texts)
     if not messages:
         raise InvalidValue("input: no content to send: expected at least one message with content", param="input")
-    report_unsupported_fields(request, UNSUPPORTED_FIELDS, INCLUDES, losses)
+    report_unsupported_fields(request, UNSUPPORTED_FIELDS, KNOWN_INCLUDES, losses)
     if request.reasoning and request.reasoning.summary:
         losses.add("reasoning.summary", "a summary of the reasoning", "the API has no equivalent")
     if_supported = SupportedFields(wire.fields, losses)
@@ -74,7 +76,7 @@ def request_from_hub(request: Request, wire: ChatWire = ChatWire()) -> tuple[byt
     body = RequestOut(
         model=request.model or UNSET,
         messages=messages,
-        tools=tools.written,
+        tools=tools.encoded_tools,
         tool_choice=UNSET if forced else tool_choice_from_hub(request.tool_choice, tools.names, names, wire, losses),
         parallel_tool_calls=if_supported("parallel_tool_calls", request.parallel_tool_calls) if tools.names else UNSET,
         response_format=response_format,
@@ -101,7 +103,7 @@ def request_from_hub(request: Request, wire: ChatWire = ChatWire()) -> tuple[byt
 
 
 def _format_from_hub(
-    request: Request, wire: ChatWire, losses: Losses, first: list[str]
+    request: Request, wire: ChatWire, losses: Losses, system_texts: list[str]
 ) -> ResponseFormatOut | UnsetType:
     """REQ-1: translate the output format. A schema that the server cannot enforce goes into the system text."""
     format = requested_format(request, losses)
@@ -117,7 +119,7 @@ def _format_from_hub(
             "the enforcement of the schema",
             "the schema is only described in the system text; the server enforces JSON",
         )
-        first.append(f"{schema_rule(format.schema or {})}\n{format.description or ''}".rstrip())
+        system_texts.append(f"{schema_rule(format.schema or {})}\n{format.description or ''}".rstrip())
         return ResponseFormatOut(type="json_object")
     return ResponseFormatOut(
         type="json_schema",
@@ -130,26 +132,28 @@ def _format_from_hub(
     )
 
 
-def _format_of_call(forced: ForcedTools, request: Request, losses: Losses, first: list[str]) -> ResponseFormatOut:
+def _forced_call_format(
+    forced: ForcedTools, request: Request, losses: Losses, system_texts: list[str]
+) -> ResponseFormatOut:
     """Return the output format that makes the model write the forced call as text."""
     if isinstance(request.tool_choice, Shape):
         report_unknown_fields(request.tool_choice, "tool_choice", losses)
     requested_format = request.text.format if request.text else UNSET
     if requested_format and not isinstance(requested_format, TextFormat):
         losses.add("text.format", "the output format", "a tool call is forced, so the answer has no text")
-    first.append(forced.system_text())
+    system_texts.append(forced.system_text())
     return forced.response_format()
 
 
-class _Offered(Struct, frozen=True):
+class _OfferedTools(Struct, frozen=True):
     """Encoded tools, their wire names, and their losses."""
 
     names: Collection[str]
-    written: Raw | UnsetType
+    encoded_tools: Raw | UnsetType
     losses: Losses
 
 
-def _chosen_freely(request: Request, names: ToolNames, wire: ChatWire) -> _Offered:
+def _offer_tools(request: Request, names: ToolNames, wire: ChatWire) -> _OfferedTools:
     """Translate the tools that the model may call without being forced to."""
     losses = Losses()
     tools = tools_from_hub(request, names, wire, losses)
@@ -157,7 +161,7 @@ def _chosen_freely(request: Request, names: ToolNames, wire: ChatWire) -> _Offer
         why = "the template of the model drops tools; it can only be forced to call one"
         report_tool_loss(request, losses, "the tools", why)
         tools = {}
-    return _Offered(frozenset(tools), Raw(ENCODER.encode(list(tools.values()))) if tools else UNSET, losses)
+    return _OfferedTools(frozenset(tools), Raw(ENCODER.encode(list(tools.values()))) if tools else UNSET, losses)
 
 
 def _stream_options(request: Request, wire: ChatWire, losses: Losses) -> dict[str, Any] | UnsetType:
@@ -190,30 +194,36 @@ def _effort(request: Request, wire: ChatWire, losses: Losses) -> ReasoningEffort
 
 def _extra_from_hub(request: Request, body: RequestOut, wire: ChatWire, losses: Losses) -> dict[str, Raw]:
     """Return the unknown fields to send: those of chat clients, and those that the profile allows."""
-    sent: dict[str, Raw] = {}
+    extra_fields: dict[str, Raw] = {}
     for name, raw in (request.extra or {}).items():
-        same = SAME_AS.get(name, "")
-        own = same if same in wire.fields or same in wire.pass_fields else name.removeprefix(PREFIX)
+        equivalent_name = EQUIVALENT_FIELDS.get(name, "")
+        wire_name = (
+            equivalent_name
+            if equivalent_name in wire.fields or equivalent_name in wire.pass_fields
+            else name.removeprefix(PREFIX)
+        )
         if name == STREAM_OPTIONS or is_handled_by_gateway(name, raw, request):
             continue
-        if own in RESERVED or (own in RequestOut.__struct_fields__ and getattr(body, own) is not UNSET):
-            losses.add(name, f"the field {name!r}", f"another field sets {own!r}")
-        elif own != name or own in wire.pass_fields:
-            sent[own] = raw
+        if wire_name in RESERVED_FIELDS or (
+            wire_name in RequestOut.__struct_fields__ and getattr(body, wire_name) is not UNSET
+        ):
+            losses.add(name, f"the field {name!r}", f"another field sets {wire_name!r}")
+        elif wire_name != name or wire_name in wire.pass_fields:
+            extra_fields[wire_name] = raw
         else:
             losses.add(name, f"the unknown field {name!r}", "it is unknown whether the server accepts it")
-    return sent
+    return extra_fields
 
 
 ENCODER: Final = msgspec.json.Encoder()
-NO_TOOLS: Final = _Offered((), UNSET, Losses())
+NO_TOOLS: Final = _OfferedTools((), UNSET, Losses())
 #: Fields of the hub that Chat does not have.
 UNSUPPORTED_FIELDS: Final = ("client_metadata", "prompt_cache_retention")
 #: Never set from unknown fields, because the reader of the response depends on them.
-RESERVED: Final = ("model", "messages", "stream", "stream_options", "n")
-INCLUDES: Final[tuple[str, ...]] = (*get_args(Include), ENCRYPTED_IF_ANY)
+RESERVED_FIELDS: Final = ("model", "messages", "stream", "stream_options", "n")
+KNOWN_INCLUDES: Final[tuple[str, ...]] = (*get_args(Include), ENCRYPTED_IF_ANY)
 #: Fields of other dialects, with the Chat field of the same meaning.
-SAME_AS: Final[dict[str, str]] = {
+EQUIVALENT_FIELDS: Final[dict[str, str]] = {
     "messages:stop_sequences": "stop",
     "gemini:stopSequences": "stop",
     "gemini:seed": "seed",

@@ -37,8 +37,8 @@ from antiphon.protocol.status import ItemStatus, ResponseStatus
 _decode: Final = with_nesting_limit(msgspec.json.Decoder(Chunk).decode)
 _decode_text: Final = with_nesting_limit(msgspec.json.Decoder(TextChunk).decode)
 _decode_texts: Final = msgspec.json.Decoder(TextChunk).decode_lines
-MIN_BATCH: Final = 8  # from this number of frames on, they are decoded together
-MAX_TRAILING: Final = 4  # frames after the text: finish reason, usage, `[DONE]`
+MIN_BATCH_FRAMES: Final = 8  # from this number of frames on, they are decoded together
+MAX_TRAILING_FRAMES: Final = 4  # frames after the text: finish reason, usage, `[DONE]`
 
 
 class EventsToHub(StreamToHub):
@@ -55,9 +55,9 @@ class EventsToHub(StreamToHub):
     ) -> None:
         super().__init__(initial_response, stamps)
         names = ToolNames.for_request(request)
-        forced = ForcedTools.from_request(request, names, wire, Losses())
-        called = forced.call_reader() if forced else None
-        self._answer = AnswerToHub(self._writer, self.losses, names, stamps.new_id, wire, called)
+        forced_tools = ForcedTools.from_request(request, names, wire, Losses())
+        call_reader = forced_tools.call_reader() if forced_tools else None
+        self._answer = AnswerToHub(self._writer, self.losses, names, stamps.new_id, wire, call_reader)
         self._usage: ChatUsage | None = None
         self._service_tier: str | None = None
         self._misses = 0
@@ -81,26 +81,26 @@ class EventsToHub(StreamToHub):
         try:
             chunk = _decode(frame.data)
         except ValueError:  # all decode errors of msgspec are ValueErrors
-            self._unusual_frame(frame)
+            self._read_unusual_frame(frame)
         else:
-            self._chunk(chunk, frame)
+            self._read_chunk(chunk, frame)
         return self._take_events()
 
-    def text_run(self, frames: list[sse.Frame], at: int) -> tuple[TextRun | None, int]:
+    def text_run(self, frames: list[sse.Frame], index: int) -> tuple[TextRun | None, int]:
         """Return the text frames from `at` on as one run, and the position of the first other frame."""
         key = self._answer.open_text_key
         if key is None or self._has_ended or self._misses >= MAX_MISSES:
-            return None, at
-        if frames[at] is self._non_text_frame:
-            return None, at
-        texts = _texts_in(frames, at)
+            return None, index
+        if frames[index] is self._non_text_frame:
+            return None, index
+        texts = _texts_in(frames, index)
         if not texts:
             self._misses += 1
-        end = at + len(texts)
+        end = index + len(texts)
         self._non_text_frame = frames[end] if end < len(frames) else None
         deltas = list(filter(None, texts))
         run = self._writer.add_text_run(key, deltas) if deltas else None
-        return (run, end) if run is not None else (None, at)
+        return (run, end) if run is not None else (None, index)
 
     def _read_whole(self, body: bytes) -> None:
         """Read a response that is not streamed: its message is one delta."""
@@ -111,7 +111,7 @@ class EventsToHub(StreamToHub):
             chunk = decode_leniently(body, self.losses)
             self._answer.join_surrogates()
         if chunk is not None:
-            self._chunk(chunk, sse.Frame("", body))
+            self._read_chunk(chunk, sse.Frame("", body))
         if self._has_ended:
             return
         if chunk is None or not any(chunk.choices or ()):
@@ -120,11 +120,11 @@ class EventsToHub(StreamToHub):
             self._stop_reason = self._stop_reason or "stop"
             self._end_response()
 
-    def _unusual_frame(self, frame: sse.Frame) -> None:
+    def _read_unusual_frame(self, frame: sse.Frame) -> None:
         """Read a frame that the typed decode refused: `[DONE]`, white space, a chunk with errors, or invalid data."""
         data = frame.data.strip()
         if data == sse.DONE:
-            self._done()
+            self._read_done_marker()
             return
         if not data:
             return
@@ -133,9 +133,9 @@ class EventsToHub(StreamToHub):
             self._fail(invalid_upstream_data("an event that is not a chat chunk", data))
             return
         self._answer.join_surrogates()
-        self._chunk(chunk, frame)
+        self._read_chunk(chunk, frame)
 
-    def _done(self) -> None:
+    def _read_done_marker(self) -> None:
         if self._stop_reason:
             self._end_response()
         else:
@@ -143,8 +143,8 @@ class EventsToHub(StreamToHub):
                 UpstreamFault("the upstream ended its stream without a finish reason", code="upstream_invalid_response")
             )
 
-    def _chunk(self, chunk: Chunk, frame: sse.Frame) -> None:
-        error = chunk.error or _bare_error(chunk, frame)
+    def _read_chunk(self, chunk: Chunk, frame: sse.Frame) -> None:
+        error = chunk.error or _error_without_wrapper(chunk, frame)
         if error:
             self._fail(error_in_answer(error))
             return
@@ -154,11 +154,11 @@ class EventsToHub(StreamToHub):
         if not self._writer.has_started:
             self._writer.start()
         self._usage = chunk.usage or self._usage
-        for at, choice in enumerate(chunk.choices or ()):
+        for index, choice in enumerate(chunk.choices or ()):
             if choice is not None:
-                self._choice(choice, at if choice.index is None else choice.index)
+                self._read_choice(choice, index if choice.index is None else choice.index)
 
-    def _choice(self, choice: Choice, index: int) -> None:
+    def _read_choice(self, choice: Choice, index: int) -> None:
         if index != 0:
             self.losses.add(f"choices[{index}]", "an additional answer", "a response has one answer")
             return
@@ -172,12 +172,14 @@ class EventsToHub(StreamToHub):
 
     def _end_response(self) -> None:
         reason = self._stop_reason
-        if reason in FAILED:
+        if reason in FAILURE_CODES:
             self._fail(
-                UpstreamFault(f"the upstream ended the response with the finish reason {reason!r}", code=FAILED[reason])
+                UpstreamFault(
+                    f"the upstream ended the response with the finish reason {reason!r}", code=FAILURE_CODES[reason]
+                )
             )
         else:
-            self._end_as(INCOMPLETE.get(reason))
+            self._end_as(INCOMPLETE_REASONS.get(reason))
 
     def _final_usage(self) -> Usage | None:
         return usage_to_hub(self._usage)
@@ -238,19 +240,19 @@ def usage_to_hub(usage: ChatUsage | None) -> Usage | None:
         usage.prompt_tokens is None and usage.completion_tokens is None and usage.total_tokens is None
     ):
         return None
-    read, written = usage.prompt_tokens or 0, usage.completion_tokens or 0
+    input_tokens, output_tokens = usage.prompt_tokens or 0, usage.completion_tokens or 0
     prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
     cached = (prompt and prompt.cached_tokens) or usage.prompt_cache_hit_tokens or usage.cached_tokens
     return Usage(
-        input_tokens=read,
-        output_tokens=written,
-        total_tokens=read + written if usage.total_tokens is None else usage.total_tokens,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        total_tokens=input_tokens + output_tokens if usage.total_tokens is None else usage.total_tokens,
         input_tokens_details=InputTokensDetails(cached_tokens=cached or 0),
         output_tokens_details=OutputTokensDetails(reasoning_tokens=(completion and completion.reasoning_tokens) or 0),
     )
 
 
-def _bare_error(chunk: Chunk, frame: sse.Frame) -> Any:
+def _error_without_wrapper(chunk: Chunk, frame: sse.Frame) -> Any:
     """Return an error that is not under `error`: a bare error object, or the data of an event named `error`."""
     if chunk.choices is not None or chunk.usage is not None:
         return None
@@ -264,23 +266,23 @@ def _bare_error(chunk: Chunk, frame: sse.Frame) -> Any:
     return value if is_error else None
 
 
-def _texts_in(frames: list[sse.Frame], at: int) -> list[str]:
+def _texts_in(frames: list[sse.Frame], index: int) -> list[str]:
     """Return the texts of the frames from `at` on, up to the first frame that is not only text."""
-    if len(frames) - at >= MIN_BATCH:
+    if len(frames) - index >= MIN_BATCH_FRAMES:
         # Usually all frames are text, except a few at the end.
         end = len(frames)
-        while end > len(frames) - MAX_TRAILING and _text_in(frames[end - 1]) is None:
+        while end > len(frames) - MAX_TRAILING_FRAMES and _text_in(frames[end - 1]) is None:
             end -= 1
-        lines = [frame.data for frame in frames[at:end]]
+        lines = [frame.data for frame in frames[index:end]]
         try:
             # Frames that are long enough to exceed the nesting limit are decoded one by one.
             chunks = _decode_texts(b"\n".join(lines)) if max(map(len, lines), default=0) < MIN_TOO_DEEP_LENGTH else []
-            if len(chunks) == end - at:
+            if len(chunks) == end - index:
                 return [chunk.choices[0].delta.content for chunk in chunks]
         except ValueError:
             pass  # at least one frame is not text
     texts: list[str] = []
-    for frame in frames[at:]:
+    for frame in frames[index:]:
         text = _text_in(frame)
         if text is None:
             break
@@ -315,13 +317,13 @@ def _only_text(message: Delta | None, wire: ChatWire) -> str | None:
 
 
 MAX_MISSES: Final = 8
-INCOMPLETE: Final[dict[str, str]] = {
+INCOMPLETE_REASONS: Final[dict[str, str]] = {
     "length": "max_output_tokens",
     "max_tokens": "max_output_tokens",
     "model_length": "max_output_tokens",
     "content_filter": "content_filter",
 }
-FAILED: Final[dict[str, str]] = {
+FAILURE_CODES: Final[dict[str, str]] = {
     "error": "upstream_error",
     "abort": "upstream_error",
     "insufficient_system_resource": "overloaded",

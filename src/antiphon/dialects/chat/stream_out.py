@@ -48,8 +48,10 @@ class EventsFromHub(StreamFromHub):
         )
         self._head, self._tail = self._around_delta()
         self._is_finished = False
-        self._calls: set[int | None] = set()  # by output index
-        self._in_order = EventSequencer(lambda event: getattr(event, "output_index", None), (ItemAdded,), (ItemDone,))
+        self._call_indexes: set[int | None] = set()  # by output index
+        self._call_sequencer = EventSequencer(
+            lambda event: getattr(event, "output_index", None), (ItemAdded,), (ItemDone,)
+        )
 
     def feed(self, event: StreamEvent) -> bytes:
         """Return the chunks for an event."""
@@ -70,10 +72,10 @@ class EventsFromHub(StreamFromHub):
 
     def _ordered_events(self, event: StreamEvent) -> list[StreamEvent]:
         """Return the events to send now. Interleaved calls are sent one by one, because clients expect that."""
-        at = getattr(event, "output_index", None)
-        if type(event) is ItemAdded and type(event.item) in CALLS:
-            self._calls.add(at)
-        return self._in_order.feed(event) if at in self._calls else [event]
+        index = getattr(event, "output_index", None)
+        if type(event) is ItemAdded and type(event.item) in CALL_TYPES:
+            self._call_indexes.add(index)
+        return self._call_sequencer.feed(event) if index in self._call_indexes else [event]
 
     def _begin(self, response: Response) -> bytes:
         self._chunk = msgspec.structs.replace(
@@ -144,4 +146,4 @@ def _wants_usage(request: Request) -> bool:
             return False
 
 
-CALLS: Final = (FunctionCall, CustomToolCall)
+CALL_TYPES: Final = (FunctionCall, CustomToolCall)

@@ -41,9 +41,9 @@ def tools_to_hub(chat: RequestIn, losses: Losses) -> list[ToolParam] | UnsetType
     """Translate the tools of a client's request, and the older `functions`."""
     if not chat.tools and not chat.functions:
         return UNSET
-    tools = [_tool_to_hub(tool, f"tools[{at}]", losses) for at, tool in enumerate(chat.tools or ())]
+    tools = [_tool_to_hub(tool, f"tools[{index}]", losses) for index, tool in enumerate(chat.tools or ())]
     functions = [
-        _function_to_hub(function, f"functions[{at}]", losses) for at, function in enumerate(chat.functions or ())
+        _function_to_hub(function, f"functions[{index}]", losses) for index, function in enumerate(chat.functions or ())
     ]
     return [*tools, *functions]
 
@@ -60,7 +60,7 @@ def tool_choice_to_hub(chat: RequestIn, losses: Losses) -> ToolChoiceParam | Uns
             path = "tool_choice.allowed_tools"
             report_unknown_fields(choice, "tool_choice", losses)
             report_unknown_fields(allowed, path, losses)
-            tools = [_choice_to_hub(tool, f"{path}.tools[{at}]", losses) for at, tool in enumerate(allowed.tools)]
+            tools = [_choice_to_hub(tool, f"{path}.tools[{index}]", losses) for index, tool in enumerate(allowed.tools)]
             return AllowedToolsParam(tools=tools, mode=allowed.mode)
         case None | UnsetType():
             return UNSET
@@ -122,16 +122,18 @@ def _choice_to_hub(
 ) -> SpecificToolChoice:
     match choice:
         case FunctionChoiceIn():
-            return SpecificFunction(name=_chosen(choice, choice.function, f"{path}.function", losses))
+            return SpecificFunction(name=_chosen_name(choice, choice.function, f"{path}.function", losses))
         case CustomChoiceIn():
-            return SpecificCustom(name=_chosen(choice, choice.custom, f"{path}.custom", losses))
+            return SpecificCustom(name=_chosen_name(choice, choice.custom, f"{path}.custom", losses))
         case UnknownToolChoice():
             return choice
         case _ as never:
             assert_never(never)
 
 
-def _chosen(choice: FunctionChoiceIn | CustomChoiceIn, nested: NameIn | UnsetType, path: str, losses: Losses) -> str:
+def _chosen_name(
+    choice: FunctionChoiceIn | CustomChoiceIn, nested: NameIn | UnsetType, path: str, losses: Losses
+) -> str:
     report_unknown_fields(choice, path.rpartition(".")[0], losses)
     if nested:
         report_unknown_fields(nested, path, losses)

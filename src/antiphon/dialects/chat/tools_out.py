@@ -48,10 +48,10 @@ def tools_from_hub(request: Request, names: ToolNames, wire: ChatWire, losses: L
         match tool:
             case FunctionToolParam():
                 name = names.wire_name(("function", tool.name, namespace))
-                offered = _function(tool, name, path, wire, losses)
+                offered = _function_tool(tool, name, path, wire, losses)
             case CustomTool():
                 name = names.wire_name(("custom", tool.name, namespace))
-                offered = _custom(tool, name, path, wire, losses)
+                offered = _custom_tool(tool, name, path, wire, losses)
             case _:
                 losses.add(path, f"a tool of type {type_of(tool)!r}", "the API has no equivalent")
                 continue
@@ -70,17 +70,17 @@ def tool_choice_from_hub(
         case None | UnsetType():
             return UNSET
         case str():
-            return _mode(choice, sent, wire, losses)
+            return _mode_or_unset(choice, sent, wire, losses)
         case UnknownToolChoice():
             losses.add("tool_choice", f"the tool choice {choice.kind!r}", "the API has no equivalent")
             return UNSET
         case SpecificFunction() | SpecificCustom() as only:
-            return _named(only, sent, names, wire, losses)
+            return _named_choice(only, sent, names, wire, losses)
         case AllowedToolsParam(tools=[SpecificFunction() | SpecificCustom() as only], mode="required"):
-            return _named(only, sent, names, wire, losses)
+            return _named_choice(only, sent, names, wire, losses)
         case AllowedToolsParam(mode=mode):  # TOOL-3: all tools are sent, calls outside the set are withheld by policy
             report_unknown_fields(choice, "tool_choice", losses)
-            return _mode(mode or "auto", sent, wire, losses)
+            return _mode_or_unset(mode or "auto", sent, wire, losses)
         case _ as never:
             assert_never(never)
 
@@ -89,12 +89,12 @@ def report_tool_loss(request: Request, losses: Losses, what: str, why: str) -> N
     """Report the same loss for each list of tools in the request."""
     if request.tools:
         losses.add("tools", what, why)
-    for at, item in enumerate(input_items(request)):
+    for index, item in enumerate(input_items(request)):
         if type(item) is AdditionalTools:
-            losses.add(f"input[{at}].tools", what, why)
+            losses.add(f"input[{index}].tools", what, why)
 
 
-def _function(tool: FunctionToolParam, name: str, path: str, wire: ChatWire, losses: Losses) -> ToolOut:
+def _function_tool(tool: FunctionToolParam, name: str, path: str, wire: ChatWire, losses: Losses) -> ToolOut:
     if tool.strict and not wire.strict_tools:
         losses.add(f"{path}.strict", "strict arguments", "the server does not support it")
     return ToolOut(
@@ -102,17 +102,17 @@ def _function(tool: FunctionToolParam, name: str, path: str, wire: ChatWire, los
             name=name,
             description=tool.description or UNSET,
             parameters=tool.parameters or NO_PARAMETERS,
-            strict=_strict(bool(tool.strict), wire),
+            strict=_strict_value(bool(tool.strict), wire),
         )
     )
 
 
-def _strict(is_strict: bool, wire: ChatWire) -> bool | UnsetType:
+def _strict_value(is_strict: bool, wire: ChatWire) -> bool | UnsetType:
     """Return an explicit value, because the default of `strict` differs between servers."""
     return is_strict if wire.strict_tools else UNSET
 
 
-def _custom(tool: CustomTool, name: str, path: str, wire: ChatWire, losses: Losses) -> ToolOut:
+def _custom_tool(tool: CustomTool, name: str, path: str, wire: ChatWire, losses: Losses) -> ToolOut:
     if wire.custom_tools == "native":
         if tool.format:
             report_unknown_fields(tool.format, f"{path}.format", losses)
@@ -123,7 +123,7 @@ def _custom(tool: CustomTool, name: str, path: str, wire: ChatWire, losses: Loss
             name=name,
             description=freeform_tools.description(tool, path, losses) or UNSET,
             parameters=freeform_tools.schema(),
-            strict=_strict(False, wire),
+            strict=_strict_value(False, wire),
         )
     )
 
@@ -140,24 +140,26 @@ def _format_from_hub(format: TextFormatOfTool | GrammarFormat | None | UnsetType
             return UNSET
 
 
-def _mode(mode: ToolChoiceValue, sent: Collection[str], wire: ChatWire, losses: Losses) -> ToolChoiceValue | UnsetType:
-    possible = _can_force(bool(sent), wire, losses) if mode == "required" else bool(sent)
-    return mode if possible else UNSET
+def _mode_or_unset(
+    mode: ToolChoiceValue, sent: Collection[str], wire: ChatWire, losses: Losses
+) -> ToolChoiceValue | UnsetType:
+    is_possible = _can_force_call(bool(sent), wire, losses) if mode == "required" else bool(sent)
+    return mode if is_possible else UNSET
 
 
-def _named(
+def _named_choice(
     choice: SpecificFunction | SpecificCustom, sent: Collection[str], names: ToolNames, wire: ChatWire, losses: Losses
 ) -> ToolOut | UnsetType:
     report_unknown_fields(choice, "tool_choice", losses)
     name = names.wire_name(ToolRef.from_choice(choice))
-    if not _can_force(name in sent, wire, losses):
+    if not _can_force_call(name in sent, wire, losses):
         return UNSET
     if isinstance(choice, SpecificCustom) and wire.custom_tools == "native":
         return ToolOut(type="custom", custom=CustomOut(name=name))
     return ToolOut(function=FunctionOut(name=name))
 
 
-def _can_force(offered: bool, wire: ChatWire, losses: Losses) -> bool:
+def _can_force_call(offered: bool, wire: ChatWire, losses: Losses) -> bool:
     if not offered:
         losses.add("tool_choice", "a forced tool call", "the tool could not be offered")
     elif wire.forced_tools != "native":

@@ -92,22 +92,22 @@ class FreeformInput:
 
     def _string(self) -> str:
         """The certain part of the open string."""
-        text, at, decoded = self._pending, 0, []
-        while special := SPECIAL.search(text, at):
-            decoded.append(text[at : special.start()])
-            at = special.start()
-            if text[at] == '"':
-                self._state, self._pending, self._rest = "after", "", [text[at + 1 :]]
+        text, index, decoded = self._pending, 0, []
+        while special := SPECIAL.search(text, index):
+            decoded.append(text[index : special.start()])
+            index = special.start()
+            if text[index] == '"':
+                self._state, self._pending, self._rest = "after", "", [text[index + 1 :]]
                 return "".join(decoded)
-            escape = ESCAPE.match(text, at)
+            escape = ESCAPE.match(text, index)
             if escape is None:
                 break
             decoded.append(_meaning(escape[0]))
-            at = escape.end()
+            index = escape.end()
         else:
-            decoded.append(text[at:])
-            at = len(text)
-        self._pending = text[at:]
+            decoded.append(text[index:])
+            index = len(text)
+        self._pending = text[index:]
         return "".join(decoded)
 
     @staticmethod

@@ -162,31 +162,31 @@ def _result_part(part: Any) -> ToolOutputContentParam:
 def _unfold(items: list[ItemParam], losses: Losses) -> list[_Entry]:
     """Every item with its path. Messages with calls or results are split at them."""
     entries: list[_Entry] = []
-    for at, item in enumerate(items):
+    for index, item in enumerate(items):
         if isinstance(item, MessageParam) and not isinstance(item.content, str):
             for part in item.content:
                 if type(part) in BLOCKS:
-                    entries += _cut(item, f"input[{at}]", losses)
+                    entries += _cut(item, f"input[{index}]", losses)
                     break
             else:
-                entries.append((f"input[{at}]", item, 0))
+                entries.append((f"input[{index}]", item, 0))
         else:
-            entries.append((f"input[{at}]", item, 0))
+            entries.append((f"input[{index}]", item, 0))
     return entries
 
 
 def _cut(message: MessageParam, path: str, losses: Losses) -> list[_Entry]:
     pieces: list[_Entry] = []
     rest: list[ContentParam] = []
-    for at, part in enumerate([*message.content, None]):
+    for index, part in enumerate([*message.content, None]):
         if not isinstance(part, ToolUse | ToolResult | None):
             rest.append(part)
             continue
         if rest:
-            pieces.append((path, replace(message, content=rest), at - len(rest)))
+            pieces.append((path, replace(message, content=rest), index - len(rest)))
             rest = []
         if part is not None:
-            place = f"{path}.content[{at}]"
+            place = f"{path}.content[{index}]"
             report_unknown_fields(part, place, losses)
             pieces.append((place, call_from_block(part) if isinstance(part, ToolUse) else output_from_block(part), 0))
     return pieces
@@ -208,26 +208,26 @@ def _pair(entries: list[_Entry]) -> _Pairs:
     waiting: dict[str, list[int]] = {}
     latest: dict[str, int] = {}
     early: list[tuple[int, str, int | None]] = []
-    for at, (path, item, _) in enumerate(entries):
+    for index, (path, item, _) in enumerate(entries):
         if isinstance(item, MessageParam):
             continue
         if isinstance(item, CALLS):
-            waiting.setdefault(item.call_id, []).append(at)
-            latest[item.call_id] = at
+            waiting.setdefault(item.call_id, []).append(index)
+            latest[item.call_id] = index
         elif isinstance(item, OUTPUTS):
-            outputs[at] = PlacedItem(path, item)
+            outputs[index] = PlacedItem(path, item)
             if waiting.get(item.call_id):
-                call_at[at] = waiting[item.call_id].pop()
+                call_at[index] = waiting[item.call_id].pop()
             else:
-                early.append((at, item.call_id, latest.get(item.call_id)))
-    for at, call_id, before in early:
+                early.append((index, item.call_id, latest.get(item.call_id)))
+    for index, call_id, before in early:
         if waiting.get(call_id):
-            call_at[at] = waiting[call_id].pop(0)
+            call_at[index] = waiting[call_id].pop(0)
         elif call_id in latest:
-            call_at[at] = latest[call_id] if before is None else before
+            call_at[index] = latest[call_id] if before is None else before
     by_call: dict[int, dict[int, PlacedItem[ToolOutputParam]]] = {}
-    for at in sorted(call_at):
-        by_call.setdefault(call_at[at], {})[at] = outputs[at]
+    for index in sorted(call_at):
+        by_call.setdefault(call_at[index], {})[index] = outputs[index]
     return _Pairs(call_at, by_call)
 
 
@@ -245,22 +245,22 @@ class _Turns:
         self._answered_at = -1  # the position of the last output of the open turn's calls
 
     def take(self, entries: list[_Entry]) -> None:
-        for at, (path, item, first) in enumerate(entries):
+        for index, (path, item, first) in enumerate(entries):
             match item:
                 case MessageParam():
                     message = PlacedItem(path, item, first)
                     if item.role == "assistant":
-                        self._turn_for_text(at).messages.append(message)
+                        self._turn_for_text(index).messages.append(message)
                     else:
                         self._end(message)
                 case FunctionCallParam() | CustomToolCallParam():
-                    turn = self._turn_for_call(at, item.call_id)
-                    turn.calls.append(AnsweredCall(PlacedItem(path, item), self._output(at, PlacedItem(path, item))))
-                    self._answered_at = max([self._answered_at, *self._pairs.outputs.get(at, ())])
+                    turn = self._turn_for_call(index, item.call_id)
+                    turn.calls.append(AnsweredCall(PlacedItem(path, item), self._output(index, PlacedItem(path, item))))
+                    self._answered_at = max([self._answered_at, *self._pairs.outputs.get(index, ())])
                 case FunctionCallOutputParam() | CustomToolCallOutputParam():
-                    self._take_output(at, PlacedItem(path, item))
+                    self._take_output(index, PlacedItem(path, item))
                 case ReasoningParam():
-                    self._turn_for_text(at).reasoning.append(PlacedItem(path, item))
+                    self._turn_for_text(index).reasoning.append(PlacedItem(path, item))
                 case ItemReference():
                     raise InvalidValue(
                         f"{path}: unknown item {item.id!r}; send the item itself instead of a reference",
@@ -269,23 +269,23 @@ class _Turns:
                 case _:
                     self.others.append(PlacedItem(path, item))
 
-    def _turn_for_text(self, at: int) -> AssistantTurn:
+    def _turn_for_text(self, index: int) -> AssistantTurn:
         """The turn for a message or reasoning. Text before calls, or between calls and their outputs, joins their
         turn."""
         turn = self._open
-        if turn is None or (self._answered_at < at if turn.calls else turn.messages):
-            return self._begin(at)
+        if turn is None or (self._answered_at < index if turn.calls else turn.messages):
+            return self._begin(index)
         return turn
 
-    def _turn_for_call(self, at: int, call_id: str) -> AssistantTurn:
+    def _turn_for_call(self, index: int, call_id: str) -> AssistantTurn:
         """The turn for a call. A turn ends with its first output, or when a call id repeats."""
         turn = self._open
         if turn is None or any(answered.call.item.call_id == call_id for answered in turn.calls):
-            return self._begin(at)
+            return self._begin(index)
         return turn
 
-    def _begin(self, at: int) -> AssistantTurn:
-        self._open, self._opened_at, self._answered_at = AssistantTurn(), at, -1
+    def _begin(self, index: int) -> AssistantTurn:
+        self._open, self._opened_at, self._answered_at = AssistantTurn(), index, -1
         self.done.append(self._open)
         return self._open
 
@@ -293,16 +293,16 @@ class _Turns:
         self._open = None
         self.done.append(turn)
 
-    def _take_output(self, at: int, output: PlacedItem[ToolOutputParam]) -> None:
-        call = self._pairs.call_at.get(at)
+    def _take_output(self, index: int, output: PlacedItem[ToolOutputParam]) -> None:
+        call = self._pairs.call_at.get(index)
         if call is None:
             self._end(self._turn_for_orphan(output))
-        elif self._open and self._opened_at <= call < at:
+        elif self._open and self._opened_at <= call < index:
             self._open = None  # calls after the first output belong to a new turn
 
-    def _output(self, at: int, call: PlacedItem[ToolCallParam]) -> PlacedItem[ToolOutputParam]:
+    def _output(self, index: int, call: PlacedItem[ToolCallParam]) -> PlacedItem[ToolOutputParam]:
         call_id = call.item.call_id
-        outputs = list(self._pairs.outputs.get(at, {}).values())
+        outputs = list(self._pairs.outputs.get(index, {}).values())
         if not outputs:
             self._losses.add(call.path, f"call {call_id!r} has no output", "a placeholder result is added")
             return PlacedItem(call.path, FunctionCallOutputParam(call_id=call_id, output=NO_RESULT))

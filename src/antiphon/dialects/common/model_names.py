@@ -25,10 +25,10 @@ def matched_part(pattern: str, name: str) -> str | None:
     if len(name) < len(first) + len(last) or not (name.startswith(first) and name.endswith(last)):
         return None
     between = name[len(first) : len(name) - len(last)]
-    at = 0
+    index = 0
     for part in middle:
-        at = between.find(part, at)
-        if at < 0:
+        index = between.find(part, index)
+        if index < 0:
             return None
-        at += len(part)
+        index += len(part)
     return between

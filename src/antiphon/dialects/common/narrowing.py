@@ -99,7 +99,7 @@ class _Narrower:
                 narrowed[keyword] = {name: self.schema(one, _step(place, name)) for name, one in value.items()}
             elif holds == "schemas" and isinstance(value, list):
                 place = _step(path, f".{keyword}")
-                narrowed[keyword] = [self.schema(one, _step(place, f"[{at}]")) for at, one in enumerate(value)]
+                narrowed[keyword] = [self.schema(one, _step(place, f"[{index}]")) for index, one in enumerate(value)]
             elif holds == "schema" and not isinstance(value, bool):
                 narrowed[keyword] = self.schema(value, _step(path, f".{keyword}"))
             else:

@@ -45,15 +45,15 @@ def tools_with_paths(request: Request, losses: Losses, no_groups: str) -> Iterat
     """All tools, also those of `additional_tools` items. `no_groups` is the reason why namespace descriptions are
     lost."""
     yield from flatten_tools(request.tools or (), "tools", losses, no_groups)
-    for at, item in enumerate(input_items(request)):
+    for index, item in enumerate(input_items(request)):
         if type(item) is AdditionalTools:
-            yield from flatten_tools(item.tools, f"input[{at}].tools", losses, no_groups)
+            yield from flatten_tools(item.tools, f"input[{index}].tools", losses, no_groups)
 
 
 def flatten_tools(tools: Collection[ToolParam], path: str, losses: Losses, no_groups: str) -> Iterator[PlacedTool]:
     """The tools of the list at `path`."""
-    for at, tool in enumerate(tools):
-        place = f"{path}[{at}]"
+    for index, tool in enumerate(tools):
+        place = f"{path}[{index}]"
         if type(tool) is not NamespaceTool:
             yield place, tool, None
             continue

@@ -43,10 +43,10 @@ def plain_history(items: list[ItemParam]) -> list[PlainMessage | PlainCalls] | N
         kind = type(item)
         if kind is FunctionCallOutputParam:
             output = cast(FunctionCallOutputParam, item)
-            at = len(outputs)
+            index = len(outputs)
             if (
-                at == len(calls)
-                or calls[at].call_id != output.call_id
+                index == len(calls)
+                or calls[index].call_id != output.call_id
                 or type(output.output) is not str
                 or output.extra
             ):

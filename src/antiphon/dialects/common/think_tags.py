@@ -83,15 +83,15 @@ class ThinkSplitter:
 
     def _until(self, tag: str, text: str, pieces: list[TextPiece]) -> str:
         """Adds the text before the next tag to `pieces`, and returns the text after it."""
-        at = text.find(tag)
-        if at < 0:
-            at = len(text) - _partial_tag_length(tag, text)
-            self._pending = text[at:]
-            self._give(text[:at], pieces)
+        index = text.find(tag)
+        if index < 0:
+            index = len(text) - _partial_tag_length(tag, text)
+            self._pending = text[index:]
+            self._give(text[:index], pieces)
             return ""
-        self._give(text[:at], pieces)
+        self._give(text[:index], pieces)
         self._enter("talking" if tag == CLOSE else "thinking")
-        return text[at + len(tag) :]
+        return text[index + len(tag) :]
 
     def _enter(self, state: Literal["thinking", "talking"]) -> None:
         self._state = state

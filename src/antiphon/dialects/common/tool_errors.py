@@ -45,9 +45,9 @@ def tool_error_text(text: str) -> str:
 
 
 def _marked(parts: list[ToolOutputContentParam]) -> list[ToolOutputContentParam]:
-    for at, part in enumerate(parts):
+    for index, part in enumerate(parts):
         if isinstance(part, InputText):
-            return [*parts[:at], replace(part, text=tool_error_text(part.text)), *parts[at + 1 :]]
+            return [*parts[:index], replace(part, text=tool_error_text(part.text)), *parts[index + 1 :]]
     return [InputText(text=tool_error_text("")), *parts]
 
 

@@ -246,8 +246,8 @@ def _grounding_citations(grounding: GroundingMetadataIn | None, losses: Losses) 
     citations: list[_Citation] = []
     for support in grounding.grounding_supports or ():
         segment = support.segment
-        for at in support.grounding_chunk_indices or ():
-            web = chunks[at].web if 0 <= at < len(chunks) else None
+        for index in support.grounding_chunk_indices or ():
+            web = chunks[index].web if 0 <= index < len(chunks) else None
             if web is None or segment is None:
                 losses.add("groundingMetadata", "a source that is not a web page", "Open Responses has no equivalent")
             else:
@@ -279,10 +279,10 @@ def _tokens(result: LogprobsResultIn) -> list[LogProb]:
             bytes=list((chosen.token or "").encode()),
             top_logprobs=[
                 TopLogProb(token=top.token or "", logprob=_number(top), bytes=list((top.token or "").encode()))
-                for top in (tops[at] if at < len(tops) else ())
+                for top in (tops[index] if index < len(tops) else ())
             ],
         )
-        for at, chosen in enumerate(result.chosen_candidates or ())
+        for index, chosen in enumerate(result.chosen_candidates or ())
     ]
 
 

@@ -120,21 +120,21 @@ class AnswerFromHub:
 
     # Items
 
-    def _begin(self, at: int, item: Item) -> None:
+    def _begin(self, index: int, item: Item) -> None:
         is_supported = isinstance(item, Message | Reasoning | FunctionCall | CustomToolCall) or _is_native_item(item)
         if not is_supported:
-            self._answer_losses.report_item(at, item)
+            self._answer_losses.report_item(index, item)
 
-    def _end(self, at: int, item: Item) -> CandidateOut | None:
+    def _end(self, index: int, item: Item) -> CandidateOut | None:
         """End an item. An item that was not streamed is sent now."""
-        self._answer_losses.report_item_fields(at, item)
+        self._answer_losses.report_item_fields(index, item)
         match item:
             case FunctionCall() | CustomToolCall():
-                return self._call(at, item)
+                return self._call(index, item)
             case Message():
-                return None if at in self._streamed_indexes else self._whole_message(at, item)
+                return None if index in self._streamed_indexes else self._whole_message(index, item)
             case Reasoning():
-                thoughts = [] if at in self._streamed_indexes else self._whole_reasoning(at, item)
+                thoughts = [] if index in self._streamed_indexes else self._whole_reasoning(index, item)
                 return _piece([*thoughts, *self._keep_signature(item.encrypted_content or "")])
             case UnknownItem() if _is_native_item(item):
                 own, signature = native_part(item), self._take_signature()
@@ -142,10 +142,10 @@ class AnswerFromHub:
             case _:
                 return None
 
-    def _call(self, at: int, call: FunctionCall | CustomToolCall) -> CandidateOut | None:
-        arguments = self._arguments(at, call)
+    def _call(self, index: int, call: FunctionCall | CustomToolCall) -> CandidateOut | None:
+        arguments = self._arguments(index, call)
         if arguments is None:
-            self._losses.add(f"output[{at}]", f"the call of {call.name!r}", "it is truncated")
+            self._losses.add(f"output[{index}]", f"the call of {call.name!r}", "it is truncated")
             return None
         kind: ToolKind = "function" if isinstance(call, FunctionCall) else "custom"
         # A client knows its tools by the names it gave; only a namespaced name must be flattened.
@@ -153,7 +153,7 @@ class AnswerFromHub:
         function_call = AnswerFunctionCallOut(id=call.call_id, name=name, args=arguments)
         return _piece([AnswerPartOut(function_call=function_call, thought_signature=self._take_signature())])
 
-    def _arguments(self, at: int, call: FunctionCall | CustomToolCall) -> Raw | None:
+    def _arguments(self, index: int, call: FunctionCall | CustomToolCall) -> Raw | None:
         """The arguments as an object; None if the call was cut."""
         was_cut = call.status == ItemStatus.INCOMPLETE
         if isinstance(call, CustomToolCall):
@@ -161,17 +161,17 @@ class AnswerFromHub:
         arguments = arguments_as_object(call.arguments) if call.arguments.strip() or not was_cut else None
         if arguments is None and not was_cut:
             self._losses.add(
-                f"output[{at}].arguments", "arguments that are not a JSON object", "they are wrapped in one"
+                f"output[{index}].arguments", "arguments that are not a JSON object", "they are wrapped in one"
             )
             return wrap_arguments(call.arguments)
         return arguments
 
-    def _whole_message(self, at: int, item: Message) -> CandidateOut | None:
-        if self._answer_losses.report_other_role(at, item):
+    def _whole_message(self, index: int, item: Message) -> CandidateOut | None:
+        if self._answer_losses.report_other_role(index, item):
             return None
         pieces: list[CandidateOut | None] = []
         for part in item.content:
-            self._answer_losses.report_part_fields(at, part)
+            self._answer_losses.report_part_fields(index, part)
             match part:
                 case OutputText():
                     pieces.append(self._text(part.text, part.logprobs or []))
@@ -181,11 +181,11 @@ class AnswerFromHub:
                 case Refusal():
                     pieces.append(self._refusal(part.refusal))
                 case _:
-                    self._answer_losses.report_part(at, part)
+                    self._answer_losses.report_part(index, part)
         return join_candidates([piece for piece in pieces if piece is not None])
 
-    def _whole_reasoning(self, at: int, item: Reasoning) -> list[AnyAnswerPart]:
-        thoughts = reasoning_texts(at, item, self._answer_losses.report_part)
+    def _whole_reasoning(self, index: int, item: Reasoning) -> list[AnyAnswerPart]:
+        thoughts = reasoning_texts(index, item, self._answer_losses.report_part)
         return [answer_part for text, part in thoughts for answer_part in self._thought(text, part)]
 
     # Parts
@@ -241,8 +241,8 @@ class AnswerFromHub:
                 )
                 continue
             start, end = (
-                self._text_length + len(part.text[:at].encode())
-                for at in (annotation.start_index, annotation.end_index)
+                self._text_length + len(part.text[:index].encode())
+                for index in (annotation.start_index, annotation.end_index)
             )
             self._citations.append(
                 CitationSourceOut(start_index=start, end_index=end, uri=annotation.url, title=annotation.title)

@@ -42,7 +42,7 @@ class ContentFromHub:
         """The parts, without empty ones, which the API refuses."""
         if isinstance(content, str):
             return [PartOut(text=content)] if content else []
-        parts = [self._part(part, f"{path}.{member}[{at}]") for at, part in enumerate(content, first)]
+        parts = [self._part(part, f"{path}.{member}[{index}]") for index, part in enumerate(content, first)]
         return [part for part in parts if not (type(part) is PartOut and part.text == "")]
 
     def texts(self, content: str | Sequence[ContentParam], path: str, member: str, first: int = 0) -> list[str]:
@@ -50,8 +50,8 @@ class ContentFromHub:
         if isinstance(content, str):
             return [content]
         return [
-            text_or_placeholder(part, f"{path}.{member}[{at}]", NO_PLACE, self._losses)
-            for at, part in enumerate(content, first)
+            text_or_placeholder(part, f"{path}.{member}[{index}]", NO_PLACE, self._losses)
+            for index, part in enumerate(content, first)
         ]
 
     def _part(self, part: ContentParam, path: str) -> AnyPartOut:

@@ -56,8 +56,8 @@ from antiphon.protocol.losses import Losses
 def contents_to_hub(contents: list[ContentIn], losses: Losses) -> list[ItemParam]:
     """The conversation as hub items."""
     items = _Items(contents, losses)
-    for at, content in enumerate(contents):
-        items.take(content, f"contents[{at}]")
+    for index, content in enumerate(contents):
+        items.take(content, f"contents[{index}]")
     return items.whole()
 
 
@@ -72,10 +72,10 @@ def instructions_to_hub(request: RequestIn, losses: Losses) -> str | UnsetType:
             path = "systemInstruction"
         case _:
             return UNSET
-    for at, part in enumerate(parts):
-        report_unknown_fields(part, f"{path}[{at}]", losses)
+    for index, part in enumerate(parts):
+        report_unknown_fields(part, f"{path}[{index}]", losses)
         if not isinstance(part.text, str):
-            losses.add(f"{path}[{at}]", "a part that is not text", "only text is allowed here")
+            losses.add(f"{path}[{index}]", "a part that is not text", "only text is allowed here")
     return "\n".join(part.text for part in parts if part.text) or UNSET
 
 
@@ -142,7 +142,7 @@ class _Items:
 
     def take(self, content: ContentIn, path: str) -> None:
         report_unknown_fields(content, path, self._losses)
-        parts = [(f"{path}.parts[{at}]", part) for at, part in enumerate(content.parts or ())]
+        parts = [(f"{path}.parts[{index}]", part) for index, part in enumerate(content.parts or ())]
         if content.role == "model":
             for place, part in parts:
                 self._take_from_model(part, place)
@@ -264,7 +264,7 @@ class _Items:
         report_unknown_fields(result, path, self._losses)
         result_text = _result_text(result)
         native = {} if result_text.is_complete else {TOOL_RESPONSE_FIELD: Raw(codec.encode(result.response))}
-        media = [self._result_part(part, f"{path}.parts[{at}]") for at, part in enumerate(result.parts or ())]
+        media = [self._result_part(part, f"{path}.parts[{index}]") for index, part in enumerate(result.parts or ())]
         return FunctionCallOutputParam(
             call_id=self._ids.id_of_result(result),
             output=[InputText(text=result_text.text), *media] if media else result_text.text,

@@ -75,10 +75,10 @@ def general_history_from_hub(
     history = build_history([_as_message_item(item) for item in input_items(request)], losses, wire.orphan_outputs)
     contents = _Contents(names, wire, losses, stand_in)
     of_user = [
-        at for at, turn in enumerate(history.turns) if type(turn) is PlacedItem and _starts_model_turn(turn.item)
+        index for index, turn in enumerate(history.turns) if type(turn) is PlacedItem and _starts_model_turn(turn.item)
     ]
-    for at, turn in enumerate(history.turns):
-        contents.add(turn, is_current=not of_user or at > of_user[-1])
+    for index, turn in enumerate(history.turns):
+        contents.add(turn, is_current=not of_user or index > of_user[-1])
     report_other_items(history.others, losses)
     return contents.whole()
 
@@ -319,12 +319,12 @@ class _Contents:
     ) -> list[ResultMediaOut]:
         """TOOL-6: media stay in the result or move to `lifted`, labelled with their call; a note replaces them."""
         result_media: list[ResultMediaOut] = []
-        for at, part in enumerate(media, 1):
+        for index, part in enumerate(media, 1):
             if self._wire.images_in_results and type(part) is PartOut and part.inline_data:
                 result_media.append(ResultMediaOut(inline_data=part.inline_data))
             else:
-                texts.append(f"[media {at} of this result follows below]")
-                lifted += [PartOut(text=f"Media {at} of the result of call {call_id}:"), part]
+                texts.append(f"[media {index} of this result follows below]")
+                lifted += [PartOut(text=f"Media {index} of the result of call {call_id}:"), part]
         return result_media
 
     def _add_parts(self, role: Literal["user", "model"], parts: list[AnyPartOut]) -> None:

@@ -69,29 +69,29 @@ class EventsToHub(StreamToHub):
         self._read(frame.data)
         return self._take_events()
 
-    def text_run(self, frames: list[sse.Frame], at: int) -> tuple[TextRun | None, int]:
+    def text_run(self, frames: list[sse.Frame], index: int) -> tuple[TextRun | None, int]:
         """The frames from `at` on that only continue an open text, as one run, with the index of the next frame."""
         key = self._answer.open_text_key
         if key is None or self._has_ended or self._misses >= MAX_MISSES:
-            return None, at
+            return None, index
         texts: list[str] = []
-        begin, end, usage = at, len(frames), None
-        while at < end:
+        begin, end, usage = index, len(frames), None
+        while index < end:
             try:
-                chunk = _decode_text(frames[at].data)
+                chunk = _decode_text(frames[index].data)
             except ValueError:
                 break  # `feed` reads it
             text = chunk.candidates[0].content.parts[0].text
             usage = chunk.usage_metadata or usage
             if text:
                 texts.append(text)
-            at += 1
+            index += 1
         run = self._writer.add_text_run(key, texts) if texts else None
         if run is None:
             return None, begin
         self._answer.message_texts.append("".join(texts))
         self._usage = usage or self._usage
-        return run, at
+        return run, index
 
     def _read_whole(self, body: bytes) -> None:
         """A whole answer is one frame."""

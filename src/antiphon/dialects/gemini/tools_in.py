@@ -38,8 +38,8 @@ def tools_to_hub(tools: list[ToolIn]) -> list[ToolParam] | UnsetType:
     """Every function and every tool of the API's own, in their order."""
     hub_tools: list[ToolParam] = []
     budget = SchemaBudget()
-    for at, tool in enumerate(tools):
-        path = f"tools[{at}].functionDeclarations"
+    for index, tool in enumerate(tools):
+        path = f"tools[{index}].functionDeclarations"
         hub_tools += [
             _function(one, f"{path}[{number}]", budget) for number, one in enumerate(tool.function_declarations or ())
         ]

@@ -187,7 +187,7 @@ class AnswerFromHub:
 
     # Items
 
-    def _begin(self, item: Item, at: int) -> list[BlockEvent]:
+    def _begin(self, item: Item, index: int) -> list[BlockEvent]:
         self._is_streamed = False
         match item:
             case FunctionCall():
@@ -203,18 +203,18 @@ class AnswerFromHub:
             case UnknownItem() if block_from_item(item) is not None:
                 pass
             case _:
-                self._answer_losses.report_item(at, item)
+                self._answer_losses.report_item(index, item)
         return []
 
-    def _end_item(self, item: Item, at: int) -> list[BlockEvent]:
+    def _end_item(self, item: Item, index: int) -> list[BlockEvent]:
         """End an item. An item that was not streamed is sent now."""
-        self._answer_losses.report_item_fields(at, item)
+        self._answer_losses.report_item_fields(index, item)
         match item:
             case FunctionCall():
                 pieces = [] if self._is_streamed else self._arguments(item.arguments)
                 if arguments_as_object(item.arguments) is None:
                     self._losses.add(
-                        f"output[{at}].arguments",
+                        f"output[{index}].arguments",
                         "arguments that are not a JSON object",
                         "the API accepts only objects",
                     )
@@ -222,9 +222,9 @@ class AnswerFromHub:
             case CustomToolCall():
                 return self._end_custom(item)
             case Reasoning():
-                return self._end_reasoning(item, at)
+                return self._end_reasoning(item, index)
             case Message():
-                return [] if self._is_streamed else self._whole_message(item, at)
+                return [] if self._is_streamed else self._whole_message(item, index)
             case UnknownItem():
                 block = block_from_item(item)
                 return [] if block is None else [self._open(block), *self._close()]
@@ -245,9 +245,9 @@ class AnswerFromHub:
             pieces += self._arguments(freeform_tools.ARGUMENTS_SUFFIX)
         return pieces + self._close()
 
-    def _end_reasoning(self, item: Reasoning, at: int) -> list[BlockEvent]:
+    def _end_reasoning(self, item: Reasoning, index: int) -> list[BlockEvent]:
         """RSN-2: the sealed reasoning is the signature, directly before the end of the block."""
-        pieces = [] if self._is_streamed else self._whole_reasoning(item, at)
+        pieces = [] if self._is_streamed else self._whole_reasoning(item, index)
         sealed = item.encrypted_content or ""
         if sealed and not self._is_open:
             return [*pieces, self._open(AnswerRedactedThinkingBlock(data=sealed)), *self._close()]
@@ -255,31 +255,31 @@ class AnswerFromHub:
             pieces.append(self._delta(SignatureDeltaOut(signature=sealed)))
         return pieces + self._close()
 
-    def _whole_reasoning(self, item: Reasoning, at: int) -> list[BlockEvent]:
-        thoughts = reasoning_texts(at, item, self._answer_losses.report_part)
+    def _whole_reasoning(self, item: Reasoning, index: int) -> list[BlockEvent]:
+        thoughts = reasoning_texts(index, item, self._answer_losses.report_part)
         return [piece for text, part in thoughts for piece in self._thinking(text, part)]
 
-    def _whole_message(self, item: Message, at: int) -> list[BlockEvent]:
-        if self._answer_losses.report_other_role(at, item):
+    def _whole_message(self, item: Message, index: int) -> list[BlockEvent]:
+        if self._answer_losses.report_other_role(index, item):
             return []
-        return [piece for part in item.content for piece in self._whole_part(part, at)]
+        return [piece for part in item.content for piece in self._whole_part(part, index)]
 
-    def _whole_part(self, part: Content, at: int) -> list[BlockEvent]:
-        self._answer_losses.report_part_fields(at, part)
+    def _whole_part(self, part: Content, index: int) -> list[BlockEvent]:
+        self._answer_losses.report_part_fields(index, part)
         match part:
             case OutputText():
                 if part.logprobs:
-                    self._report_logprobs(at)
-                self._report_partial_citations(part, at)
+                    self._report_logprobs(index)
+                self._report_partial_citations(part, index)
                 pieces = self._text(part.text)
-                pieces += [piece for annotation in part.annotations for piece in self._citation(annotation, at)]
+                pieces += [piece for annotation in part.annotations for piece in self._citation(annotation, index)]
                 return pieces + self._close()
             case Text(text=text) | InputText(text=text):
                 return self._text(text) + self._close()
             case Refusal(refusal=refusal):
                 return self._refusal(refusal) + self._close()
             case _:
-                self._answer_losses.report_part(at, part)
+                self._answer_losses.report_part(index, part)
                 return []
 
     # Blocks
@@ -291,11 +291,11 @@ class AnswerFromHub:
         self._has_refused = True
         return self._text(piece)
 
-    def _citation(self, annotation: Annotation, at: int) -> list[BlockEvent]:
+    def _citation(self, annotation: Annotation, index: int) -> list[BlockEvent]:
         citation = citation_from_hub(annotation)
         if citation is None:
             self._losses.add(
-                f"output[{at}].annotations",
+                f"output[{index}].annotations",
                 f"an annotation of type {type_of(annotation)!r}",
                 "the API has no equivalent",
             )
@@ -329,15 +329,15 @@ class AnswerFromHub:
 
     # Losses
 
-    def _report_logprobs(self, at: int) -> None:
-        self._losses.add(f"output[{at}].logprobs", "log probabilities", "the API has no equivalent")
+    def _report_logprobs(self, index: int) -> None:
+        self._losses.add(f"output[{index}].logprobs", "log probabilities", "the API has no equivalent")
 
-    def _report_partial_citations(self, part: OutputText, at: int) -> None:
+    def _report_partial_citations(self, part: OutputText, index: int) -> None:
         whole = (0, len(part.text))
         for annotation in part.annotations:
             if isinstance(annotation, UrlCitation) and (annotation.start_index, annotation.end_index) != whole:
                 self._losses.add(
-                    f"output[{at}].annotations", "the range of a citation", "it applies to the whole block"
+                    f"output[{index}].annotations", "the range of a citation", "it applies to the whole block"
                 )
 
 

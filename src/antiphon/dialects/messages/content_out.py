@@ -55,14 +55,14 @@ class ContentFromHub:
         """Blocks for user messages and tool outputs, which allow every kind of part."""
         if isinstance(content, str):
             return self._unless_blank(TextBlock(text=content), f"{path}.{member}")
-        places = [(f"{path}.{member}[{at}]", part) for at, part in enumerate(content, first)]
+        places = [(f"{path}.{member}[{index}]", part) for index, part in enumerate(content, first)]
         return [block for place, part in places for block in self._block(part, place)]
 
     def texts(self, content: str | Sequence[ContentParam], path: str, member: str, first: int = 0) -> list[Block]:
         """Blocks for system and assistant messages, which allow only text and this dialect's own blocks."""
         if isinstance(content, str):
             return self._unless_blank(TextBlock(text=content), f"{path}.{member}")
-        places = [(f"{path}.{member}[{at}]", part) for at, part in enumerate(content, first)]
+        places = [(f"{path}.{member}[{index}]", part) for index, part in enumerate(content, first)]
         return [block for place, part in places for block in self._text(part, place)]
 
     def with_fields(self, block: KnownBlock, shape: Shape, path: str, own: Collection[str]) -> Block:
@@ -113,8 +113,8 @@ class ContentFromHub:
         block = self.with_fields(TextBlock(text=part.text), part, path, TEXT_FIELDS)
         citations = [
             citation
-            for at, annotation in enumerate(part.annotations or ())
-            if (citation := self._citation(annotation, f"{path}.annotations[{at}]"))
+            for index, annotation in enumerate(part.annotations or ())
+            if (citation := self._citation(annotation, f"{path}.annotations[{index}]"))
         ]
         return {**block_to_dict(block), "citations": citations} if citations else block
 

@@ -45,8 +45,8 @@ def history_to_hub(
     items: list[ItemParam] = []
     if system and not isinstance(system, str):
         items.append(MessageParam(role="system", content=[block_to_hub(block) for block in system]))
-    for at, message in enumerate(messages):
-        items += _items_of(message, f"messages[{at}]", losses)
+    for index, message in enumerate(messages):
+        items += _items_of(message, f"messages[{index}]", losses)
     return InstructionsAndItems(system if isinstance(system, str) and system else UNSET, items)
 
 

@@ -70,7 +70,9 @@ class SystemAndMessages(NamedTuple):
     def has_tool_loop_without_thinking(self) -> bool:
         """Whether the assistant's turn after the last user message starts without thoughts."""
         of_user = [
-            at for at, message in enumerate(self.messages) if message.role == "user" and not _holds_results(message)
+            index
+            for index, message in enumerate(self.messages)
+            if message.role == "user" and not _holds_results(message)
         ]
         answers = [message for message in self.messages[of_user[-1] :] if message.role == "assistant"]
         return bool(answers) and not isinstance(answers[0].content[0], THOUGHTS)
@@ -255,7 +257,8 @@ class _Messages:
             self._message_losses.report_fields(message)
             texts = self._content.texts(message.item.content, message.path, "content", message.first_part)
             placed_blocks += [
-                (_place(message), f"{message.path}#{message.first_part + at}", text) for at, text in enumerate(texts)
+                (_place(message), f"{message.path}#{message.first_part + index}", text)
+                for index, text in enumerate(texts)
             ]
         placed_blocks += [
             (_place(answered.call), answered.call.path, self._call(answered.call)) for answered in turn.calls
@@ -333,9 +336,9 @@ def _shortened(id: str, mark: str) -> str:
 
 def _marked(blocks: list[Block]) -> list[Block]:
     """The output of a failed tool, with a text that says so."""
-    for at, block in enumerate(blocks):
+    for index, block in enumerate(blocks):
         if text := block_text(block):
-            return [*blocks[:at], replace_text(block, tool_error_text(text)), *blocks[at + 1 :]]
+            return [*blocks[:index], replace_text(block, tool_error_text(text)), *blocks[index + 1 :]]
     return [TextBlock(text=tool_error_text("")), *blocks]
 
 

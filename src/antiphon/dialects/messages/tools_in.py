@@ -31,7 +31,7 @@ from antiphon.protocol.tools import (
 
 def tools_to_hub(tools: list[ToolIn]) -> list[ToolParam]:
     """The client's own tools become functions; the server runs all others or knows their schema."""
-    return [_tool_to_hub(tool, f"tools[{at}]") for at, tool in enumerate(tools)]
+    return [_tool_to_hub(tool, f"tools[{index}]") for index, tool in enumerate(tools)]
 
 
 def tool_choice_to_hub(

@@ -268,10 +268,10 @@ class ItemContent:
             parts = msgspec.json.decode(raw, type=list[dict[str, Raw]])
         except msgspec.ValidationError:
             return  # a string, or null
-        for at, part in enumerate(parts):
+        for index, part in enumerate(parts):
             for name in part.keys() - FIELDS_OF_PART:
                 self.report_loss(
-                    item, f".{where}[{at}].{name}", f"the field {name!r}", "a streamed part cannot have it"
+                    item, f".{where}[{index}].{name}", f"the field {name!r}", "a streamed part cannot have it"
                 )
 
     def _seal(self, item: UpstreamItem, content: str) -> str:

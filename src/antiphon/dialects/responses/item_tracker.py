@@ -170,13 +170,13 @@ class ItemTracker:
         item = self._by_id.get(final.id or "")
         if item is not None and final.fits_item(item):
             return item
-        at = self._by_index.get(final.output_index) if final.output_index is not None else None
+        item_at_index = self._by_index.get(final.output_index) if final.output_index is not None else None
         if (
-            at is not None
-            and final.fits_item(at)
-            and (not at.finished_by_server or (final.id is None and final.agrees_with(at)))
+            item_at_index is not None
+            and final.fits_item(item_at_index)
+            and (not item_at_index.finished_by_server or (final.id is None and final.agrees_with(item_at_index)))
         ):
-            return at
+            return item_at_index
         open_ones = [item for item in self.items if final.fits_item(item) and not item.finished_by_server]
         same = next((item for item in open_ones if final.agrees_with(item)), None)
         if same is None and open_ones and (final.id is None or open_ones[-1].id is None):
@@ -190,12 +190,12 @@ class ItemTracker:
             item = self._by_id.get(final.id or "")
             fits = item is not None and final.fits_item(item) and item not in matched
             matched.append(item if fits else None)
-        for at, final in enumerate(finals):
-            if matched[at] is None:
+        for index, final in enumerate(finals):
+            if matched[index] is None:
                 left = [item for item in self.items if final.fits_item(item) and item not in matched]
                 same = next((item for item in left if final.agrees_with(item)), None)
                 # Contradicting content at the same index: one item and a loss is better than two items.
-                matched[at] = same or next((item for item in left if item is self._by_index.get(at)), None)
+                matched[index] = same or next((item for item in left if item is self._by_index.get(index)), None)
         return matched
 
     def _only(self, kind: ItemKind, id: str | None) -> UpstreamItem | None:

@@ -88,7 +88,7 @@ class _Input:
         self._flat = flat
 
     def rewrite(self, request: Request, items: list[ItemParam]) -> Request:
-        sent = [self._item(item, f"input[{at}]") for at, item in enumerate(items)]
+        sent = [self._item(item, f"input[{index}]") for index, item in enumerate(items)]
         return replace(request, input=[item for item in sent if item is not None])
 
     def _item(self, item: ItemParam, path: str) -> ItemParam | None:
@@ -130,7 +130,7 @@ class _Input:
             return self._assistant(message, path)
         if isinstance(message.content, str):
             return message
-        parts = [self._input_part(part, f"{path}.content[{at}]") for at, part in enumerate(message.content)]
+        parts = [self._input_part(part, f"{path}.content[{index}]") for index, part in enumerate(message.content)]
         return replace(message, content=[part for part in parts if part is not None])
 
     def _input_part(self, part: ContentParam, path: str) -> ContentParam | None:
@@ -165,7 +165,7 @@ class _Input:
                 if self._wire.assistant_content == "input_text"
                 else message
             )
-        sent = [self._assistant_part(part, f"{path}.content[{at}]") for at, part in enumerate(content)]
+        sent = [self._assistant_part(part, f"{path}.content[{index}]") for index, part in enumerate(content)]
         return replace(message, content=[part for part in sent if part is not None])
 
     def _assistant_part(self, part: ContentParam, path: str) -> ContentParam | None:
@@ -261,13 +261,15 @@ def _without_foreign_fields(request: Request, losses: Losses) -> Request:
 def _without_foreign_tools(request: Request, losses: Losses) -> Request:
     """Remove hosted tools of other APIs, because servers refuse tools of unknown type."""
     foreign = {
-        at for at, tool in enumerate(request.tools or ()) if type(tool) is UnknownTool and FOREIGN_TOOL.match(tool.kind)
+        index
+        for index, tool in enumerate(request.tools or ())
+        if type(tool) is UnknownTool and FOREIGN_TOOL.match(tool.kind)
     }
     if not request.tools or not foreign:
         return request
-    for at in foreign:
-        losses.add(f"tools[{at}]", f"a tool of type {type_of(request.tools[at])!r}", FOREIGN_REASON)
-    remaining_tools = [tool for at, tool in enumerate(request.tools) if at not in foreign]
+    for index in foreign:
+        losses.add(f"tools[{index}]", f"a tool of type {type_of(request.tools[index])!r}", FOREIGN_REASON)
+    remaining_tools = [tool for index, tool in enumerate(request.tools) if index not in foreign]
     if (
         isinstance(request.tool_choice, UnknownToolChoice) and request.tool_choice.kind == "tool"
     ):  # the form of the Messages API

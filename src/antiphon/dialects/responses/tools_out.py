@@ -125,11 +125,11 @@ class FlatTools:
     def _allowed(self, choice: AllowedToolsParam) -> ToolChoiceParam:
         """TOOL-3: reduce the set to the offered tools. The policy withholds calls outside the set."""
         left: list[SpecificToolChoice] = []
-        for at, named in enumerate(choice.tools):
+        for index, named in enumerate(choice.tools):
             sent = None if isinstance(named, UnknownToolChoice) else self._chosen(named)
             if sent is None:
                 why = "the tool could not be offered"
-                self._losses.add(f"tool_choice.tools[{at}]", "a tool of the allowed set", why)
+                self._losses.add(f"tool_choice.tools[{index}]", "a tool of the allowed set", why)
             else:
                 left.append(sent)
         return replace(choice, tools=left) if left else choice.mode or "auto"

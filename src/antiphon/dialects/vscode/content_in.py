@@ -64,7 +64,7 @@ def decode_bytes(data: Any, path: str) -> bytes:
             case list() | {"type": "Buffer", "data": list()}:
                 return bytes(data if isinstance(data, list) else data["data"])
             case dict():
-                return bytes(data[str(at)] for at in range(len(data)))
+                return bytes(data[str(index)] for index in range(len(data)))
     except (binascii.Error, ValueError, TypeError, KeyError):
         pass
     raise InvalidValue(f"{path}: expected bytes, as base64 or as an array of numbers from 0 to 255", param=path)
@@ -123,7 +123,9 @@ def result_to_hub(part: PartIn, path: str, choices: ChoicesIn, losses: Losses) -
     """Translate a result part into an item."""
     call_id = require_member(part.call_id, f"{path}.callId")
     content = require_member(part.content, f"{path}.content")
-    members = [_member_to_hub(member, f"{path}.content[{at}]", choices, losses) for at, member in enumerate(content)]
+    members = [
+        _member_to_hub(member, f"{path}.content[{index}]", choices, losses) for index, member in enumerate(content)
+    ]
     return FunctionCallOutputParam(
         call_id=call_id, output=_joined(members), extra=ERROR_MARK if part.is_error else UNSET
     )

@@ -37,12 +37,12 @@ def messages_to_hub(messages: list[MessageIn], choices: ChoicesIn, losses: Losse
     """A-6: the system prompt becomes `instructions`; later system messages keep their position."""
     prompts = system_prompts(messages, choices)
     items: list[ItemParam] = []
-    for at, message in enumerate(messages):
-        path = f"messages[{at}]"
+    for index, message in enumerate(messages):
+        path = f"messages[{index}]"
         report_unknown_fields(message, path, losses)
         if message.name:
             losses.add(f"{path}.name", f"the name {message.name!r}", "Open Responses has no equivalent")
-        if at < len(prompts):
+        if index < len(prompts):
             _report_marks(message, path, losses)
         else:
             items += _Message(message, path, choices, losses).items()
@@ -93,11 +93,11 @@ class _Message:
         content = self._message.content
         if isinstance(content, str):
             return [MessageParam(role=self._role, content=content)]
-        for at, part in enumerate(content):
+        for index, part in enumerate(content):
             if isinstance(part, str):
                 self._add_text(part)
             else:
-                self._add_part(part, f"{self._path}.content[{at}]")
+                self._add_part(part, f"{self._path}.content[{index}]")
         self._flush()
         return self._items
 
@@ -208,10 +208,10 @@ def _report_marks(message: MessageIn, path: str, losses: Losses) -> None:
     """E-4: report marks in the system prompt, because instructions are plain text."""
     if isinstance(message.content, str):
         return
-    for at, part in enumerate(message.content):
+    for index, part in enumerate(message.content):
         if isinstance(part, PartIn) and part_kind(part) == "data":
             why = LOSS_REASONS.get(str(part.mime_type), "only the editor uses it")
-            losses.add(f"{path}.content[{at}]", f"the mark {part.mime_type!r}", why)
+            losses.add(f"{path}.content[{index}]", f"the mark {part.mime_type!r}", why)
 
 
 USER, ASSISTANT, SYSTEM = 1, 2, 3

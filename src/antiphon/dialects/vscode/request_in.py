@@ -53,7 +53,7 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
 
 def _tools(tools: list[ToolIn], losses: Losses) -> list[ToolParam]:
     """A-7: translate the tools to flat functions."""
-    return [_tool(tool, f"options.tools[{at}]", losses) for at, tool in enumerate(tools)]
+    return [_tool(tool, f"options.tools[{index}]", losses) for index, tool in enumerate(tools)]
 
 
 def _tool(tool: ToolIn, path: str, losses: Losses) -> FunctionToolParam:

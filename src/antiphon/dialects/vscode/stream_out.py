@@ -159,42 +159,42 @@ class AnswerFromHub:
 
     # Items
 
-    def _end(self, at: int, item: Item) -> list[ResponsePart]:
+    def _end(self, index: int, item: Item) -> list[ResponsePart]:
         """End an item. Its content is sent now if it was not streamed."""
-        self._answer_losses.report_item_fields(at, item)
+        self._answer_losses.report_item_fields(index, item)
         match item:
             case FunctionCall():
-                return self._call(at, item)
+                return self._call(index, item)
             case Message():
                 return (
                     []
-                    if at in self._streamed
-                    else [part for content in item.content for part in self._whole_part(at, content)]
+                    if index in self._streamed
+                    else [part for content in item.content for part in self._whole_part(index, content)]
                 )
             case Reasoning():
-                return [*([] if at in self._streamed else self._whole_reasoning(at, item)), *_seal(item)]
+                return [*([] if index in self._streamed else self._whole_reasoning(index, item)), *_seal(item)]
             case ImageGenerationCall(result=str() as image):
                 return [DataPart(mime_type="image/png", data=image)]
             case _:
-                self._answer_losses.report_item(at, item)
+                self._answer_losses.report_item(index, item)
                 return []
 
-    def _call(self, at: int, call: FunctionCall) -> list[ResponsePart]:
+    def _call(self, index: int, call: FunctionCall) -> list[ResponsePart]:
         was_cut = call.status == ItemStatus.INCOMPLETE
         arguments = arguments_as_object(call.arguments) if call.arguments.strip() or not was_cut else None
         if arguments is None and was_cut:
-            self._losses.add(f"output[{at}]", f"the call of {call.name!r}", "it is truncated")
+            self._losses.add(f"output[{index}]", f"the call of {call.name!r}", "it is truncated")
             return []
         if arguments is None:
             self._losses.add(
-                f"output[{at}].arguments", "arguments that are not a JSON object", "they are wrapped in one"
+                f"output[{index}].arguments", "arguments that are not a JSON object", "they are wrapped in one"
             )
             arguments = wrap_arguments(call.arguments)
         return [ToolCallPart(call_id=call.call_id, name=call.name, input=arguments)]
 
-    def _whole_part(self, at: int, part: Content) -> list[ResponsePart]:
-        self._answer_losses.report_part_fields(at, part)
-        self._report_annotations(part, at)
+    def _whole_part(self, index: int, part: Content) -> list[ResponsePart]:
+        self._answer_losses.report_part_fields(index, part)
+        self._report_annotations(part, index)
         match part:
             case OutputText(text=text) | Text(text=text) | InputText(text=text) | Refusal(refusal=text):
                 return _text_parts(text)
@@ -203,11 +203,11 @@ class AnswerFromHub:
             ):
                 return [DataPart(mime_type=data[1], data=data[2])]
             case _:
-                self._answer_losses.report_part(at, part)
+                self._answer_losses.report_part(index, part)
                 return []
 
-    def _whole_reasoning(self, at: int, item: Reasoning) -> list[ResponsePart]:
-        thoughts = reasoning_texts(at, item, self._answer_losses.report_part)
+    def _whole_reasoning(self, index: int, item: Reasoning) -> list[ResponsePart]:
+        thoughts = reasoning_texts(index, item, self._answer_losses.report_part)
         return [thinking for text, part in thoughts for thinking in self._thinking_text(text, item.id, part)]
 
     def _thinking_text(self, text: str, id: str, part: Hashable) -> list[ResponsePart]:
@@ -220,9 +220,9 @@ class AnswerFromHub:
 
     # Losses
 
-    def _report_annotations(self, part: Content, at: int) -> None:
+    def _report_annotations(self, part: Content, index: int) -> None:
         if isinstance(part, OutputText) and part.annotations:
-            self._report_loss(f"output[{at}].annotations", "citations")
+            self._report_loss(f"output[{index}].annotations", "citations")
 
     def _report_loss(self, path: str, what: str) -> None:
         self._losses.add(path, what, "the API has no equivalent")
