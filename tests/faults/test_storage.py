@@ -18,7 +18,7 @@ from tests.api.probing import ALICE, UPSTREAM_KEY, head
 from tests.faults.invariants import Lab, Told, laboratory, request
 from tests.running import BOUND, read_all, until
 from tests.store import postgres_server
-from tests.store.sqlite.test_store import held
+from tests.store.sqlite.processes import held
 from tests.websocket_client import open_websocket
 
 from antiphon import testing

@@ -1,4 +1,4 @@
-"""`store/sqlite/writer`: which callers get the error of a write."""
+"""`store/sqlite/writer`: group commit, the order of writes, and which callers get the error of a write."""
 
 from __future__ import annotations
 
@@ -10,8 +10,13 @@ from typing import Any
 
 import apsw
 import pytest
+from tests.store.sqlite.processes import commits_in_log, held, path_of_new_store
+from tests.store.stores import record
 
+from antiphon.store.sqlite import file as sqlite_file
 from antiphon.store.sqlite.file import connect, fetch, prepare_file
+from antiphon.store.sqlite.response_rows import SaveResponse, response_row
+from antiphon.store.sqlite.store import SqliteStore
 from antiphon.store.sqlite.writer import BatchedWrite, WriterThread
 
 
@@ -74,3 +79,122 @@ def test_internal_error_of_a_batch_is_handed_to_its_callers(tmp_path: Path) -> N
         assert await writer.run_write(count_tables) == 0
 
     run_with_writer(tmp_path / "a.db", scenario)
+
+
+@pytest.mark.io
+def test_waiting_saves_are_written_in_one_transaction(tmp_path: Path) -> None:
+    async def go() -> None:
+        store = await SqliteStore.open(tmp_path / "a.db")
+        await store.save("anna", record("first"), [], [])
+        before = commits_in_log(tmp_path / "a.db")
+        with held(tmp_path / "a.db"):
+            saves = [asyncio.create_task(store.save("anna", record(f"resp_{n}"), [f"msg_{n}"], [])) for n in range(200)]
+            await asyncio.sleep(0)
+        await asyncio.gather(*saves)
+        assert commits_in_log(tmp_path / "a.db") - before <= 2  # the first may have been written alone
+        assert (await store.stats()).responses == 201
+        await store.close()
+
+    asyncio.run(go())
+
+
+def test_saves_over_the_limit_are_written_in_several_transactions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("antiphon.store.sqlite.writer.MAX_TRANSACTION_SIZE", 10)
+
+    async def go() -> None:
+        store = await SqliteStore.open(tmp_path / "a.db")
+        await asyncio.gather(*(store.save("anna", record(f"resp_{n}"), [], []) for n in range(35)))
+        assert commits_in_log(tmp_path / "a.db") >= 4
+        assert (await store.stats()).responses == 35
+        await store.close()
+
+    asyncio.run(go())
+
+
+@pytest.mark.io
+def test_invalid_entry_does_not_fail_others_of_its_transaction(tmp_path: Path) -> None:
+    async def go() -> None:
+        store = await SqliteStore.open(tmp_path / "a.db")
+        with held(tmp_path / "a.db"):
+            records = [record(f"resp_{n}", at=2**63 if n == 5 else n) for n in range(10)]
+            saves = [asyncio.create_task(store.save("anna", each, [f"msg_{each.id}"], [])) for each in records]
+            await asyncio.sleep(0)
+        outcomes = await asyncio.gather(*saves, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [OverflowError if n == 5 else type(None) for n in range(10)]
+        assert (await store.stats()).responses == (await store.stats()).items == 9
+        assert await store.verify() == []
+        await store.close()
+
+    asyncio.run(go())
+
+
+@pytest.mark.io
+def test_rollback_by_sqlite_fails_every_write_of_the_transaction(tmp_path: Path) -> None:
+    path = path_of_new_store(tmp_path / "a.db")
+
+    def fill_the_disk(cursor: apsw.Cursor) -> None:
+        cursor.execute("ROLLBACK")  # as SQLite may do by itself when the disk is full
+        raise apsw.FullError
+
+    async def go() -> None:
+        writer = WriterThread(partial(sqlite_file.connect, path), asyncio.get_running_loop(), lock_timeout=10.0)
+        save = SaveResponse(response_row("anna", record("resp_1")), ())
+        with held(path):
+            operations = [writer.run_write(save), writer.run_write(fill_the_disk), writer.run_write(save)]
+        outcomes = await asyncio.gather(*operations, return_exceptions=True)
+        assert [str(outcome) for outcome in outcomes] == ["the storage is full"] * 3
+        assert await writer.run_write(lambda cursor: cursor.execute("SELECT count(*) FROM responses").fetchall()) == [
+            (0,)
+        ]
+        await writer.stop()
+
+    asyncio.run(go())
+
+
+@pytest.mark.io
+def test_saves_and_deletions_keep_their_order(tmp_path: Path) -> None:
+    async def go() -> None:
+        store = await SqliteStore.open(tmp_path / "a.db")
+        with held(tmp_path / "a.db"):
+            operations = [
+                asyncio.create_task(each)
+                for each in (
+                    store.save("anna", record("a"), [], []),
+                    store.delete("anna", "a"),
+                    store.delete("anna", "a"),
+                    store.save("anna", record("b"), [], []),
+                    store.save("anna", record("b", text=b"again"), [], []),
+                )
+            ]
+            await asyncio.sleep(0)
+        assert await asyncio.gather(*operations) == [None, True, False, None, None]
+        assert await store.get("anna", "a") is None
+        assert await store.get("anna", "b") == record("b", text=b"again")
+        await store.close()
+
+    asyncio.run(go())
+
+
+@pytest.mark.io
+def test_save_completes_after_the_event_loop_ended(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+
+    async def go() -> None:
+        store = await SqliteStore.open(path)
+        await store.get("anna", "resp_1")
+        asyncio.create_task(store.save("anna", record("resp_1"), [], []))  # noqa: RUF006 (nobody waits for it)
+        await asyncio.sleep(0)
+
+    with held(path_of_new_store(path)):
+        asyncio.run(go())
+
+    async def look() -> None:
+        store = await SqliteStore.open(path)
+        async with asyncio.timeout(60):
+            while await store.get("anna", "resp_1") is None:
+                await asyncio.sleep(0.01)
+        await store.close()
+
+    asyncio.run(look())
