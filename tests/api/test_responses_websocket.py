@@ -32,7 +32,7 @@ from tests.running import BOUND, until
 from tests.websocket_client import Closed, frame
 
 from antiphon import testing
-from antiphon.api.responses_websocket import MAX_WAITING, MAX_WAITING_BYTES, ResponsesConnection
+from antiphon.api.responses_websocket import MAX_QUEUED_BYTES, MAX_QUEUED_MESSAGES, ResponsesConnection
 from antiphon.config import Config, TraceConfig
 from antiphon.gateway import run_turn
 from antiphon.http.websocket import WebSocket
@@ -297,7 +297,7 @@ def test_internal_error_ends_the_turn_with_response_failed() -> None:
 def test_queued_turns_run_in_order(here: Lab) -> None:
     """WS-4: one at a time, more of them than may wait; none is lost and none starts before the previous one has
     ended."""
-    count = 3 * MAX_WAITING
+    count = 3 * MAX_QUEUED_MESSAGES
     here.says += [turn(testing.text(f"answer {number}")) for number in range(count)]
     with here.socket() as talk:
         for number in range(count):
@@ -326,7 +326,7 @@ def test_only_one_turn_runs_at_a_time(here: Lab) -> None:
 def test_queued_turns_are_limited_in_bytes() -> None:
     """A bounded queue: eight messages of the largest size would be half a gigabyte."""
     gate = Gate()
-    large = "x" * (MAX_WAITING_BYTES // 2)
+    large = "x" * (MAX_QUEUED_BYTES // 2)
     with lab() as here, here.socket() as talk:
         here.says.append(turn(testing.wait(gate), testing.text("At last.")))
         talk.send("One")
@@ -335,9 +335,9 @@ def test_queued_turns_are_limited_in_bytes() -> None:
             talk.send(large)
         until(lambda: len(conversations()) == 1)
         [conversation] = conversations()
-        until(lambda: len(conversation._waiting) == 2)
+        until(lambda: len(conversation._queued_messages) == 2)
         here.gateway.get("/health")
-        assert len(conversation._waiting) == 2
+        assert len(conversation._queued_messages) == 2
         gate.open()
         assert text_of(talk.events()[-1]["response"]) == "At last."
         assert [text_of(talk.events()[-1]["response"]) for _ in range(4)] == ["Hello."] * 4
@@ -759,7 +759,7 @@ def test_shutdown_delivers_all_buffered_events_to_a_slow_client() -> None:
         [conversation] = conversations()
         talk.send("Go.", store=False)
         until(lambda: conversation.socket.is_write_paused)
-        running = conversation._running
+        running = conversation._turn_task
         assert running is not None
         here.opened.loop.call_soon_threadsafe(running.cancel)
         end = talk.events()[-1]

@@ -25,7 +25,7 @@ from tests.ops import prometheus_text
 from tests.running import BOUND, one_upstream, until
 
 from antiphon import testing
-from antiphon.api.serve import serve
+from antiphon.api.serve_api import serve_api
 from antiphon.config import Config, ServerConfig, default_config
 from antiphon.errors import ConfigError
 from antiphon.ops.run import bound_listener, embedded_models, listener_url
@@ -39,12 +39,12 @@ import signal
 import sys
 import msgspec
 from antiphon.config import Config
-from antiphon.api.serve import serve
+from antiphon.api.serve_api import serve_api
 
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 config = msgspec.json.decode(sys.argv[1], type=Config)
 try:
-    serve(config, announce=lambda url: print(url, flush=True))
+    serve_api(config, announce=lambda url: print(url, flush=True))
 except KeyboardInterrupt:
     pass
 print("over", flush=True)
@@ -125,7 +125,7 @@ def test_port_in_use_is_refused_before_the_model_starts() -> None:
     with bound_listener(on("127.0.0.1")) as taken:
         config = msgspec.structs.replace(default_config({}), server=ServerConfig(port=taken.getsockname()[1]))
         with pytest.raises(ConfigError, match="cannot listen"):
-            serve(config, announce=announced.append, environ={})
+            serve_api(config, announce=announced.append, environ={})
     assert announced == []
 
 

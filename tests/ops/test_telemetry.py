@@ -279,7 +279,7 @@ def test_missing_extra_is_an_error_if_configured_and_a_warning_otherwise() -> No
 
 def test_opentelemetry_is_not_imported_if_disabled() -> None:
     program = (
-        "import sys; from antiphon.api.serve import make_app; from antiphon.config import Config, StoreConfig;"
+        "import sys; from antiphon.api.serve_api import make_app; from antiphon.config import Config, StoreConfig;"
         "make_app(Config(store=StoreConfig(url='off')), {}, {}, False);"
         "print([name for name in sys.modules if 'opentelemetry' in name])"
     )

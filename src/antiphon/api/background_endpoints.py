@@ -9,7 +9,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from antiphon.api.background_stream import stream_background_events
-from antiphon.api.stored_responses import find_response, require_owner, require_store
+from antiphon.api.stored_responses import find_response, require_store
 from antiphon.errors import ApiError, ClientFault
 from antiphon.gateway.history import UNFINISHED_STATUSES
 from antiphon.gateway.prepare_turn import PreparedTurn
@@ -36,7 +36,7 @@ async def enqueue_response(
     assert store is not None  # `prepare_turn` refuses background requests without a store
     assert recorder is not None
     assert services.background is not None  # where there is a store
-    owner = require_owner(exchange)
+    owner = exchange.owner
     queue = await store.queue_stats()
     if queue.waiting >= services.config.background.waiting:
         message = "the background queue is full: retry later"
@@ -56,7 +56,7 @@ async def enqueue_response(
 
 async def cancel_response(services: Services, exchange: Exchange) -> None:
     """`POST /v1/responses/{id}/cancel`: ends a queued or running response. One that has ended is returned unchanged."""
-    store, owner, id = require_store(services), require_owner(exchange), exchange.path_parameter
+    store, owner, id = require_store(services), exchange.owner, exchange.path_parameter
     record = await find_response(services, exchange)
     response = response_from_record(record)
     if not response.background:

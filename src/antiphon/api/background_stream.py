@@ -33,9 +33,15 @@ STORAGE_TIMEOUT: Final = 30  # seconds that a started stream waits for unavailab
 
 
 async def stream_background_events(
-    services: Services, store: Store, exchange: Exchange, owner: str, id: str, after: int, losses: Losses | None = None
+    services: Services,
+    store: Store,
+    exchange: Exchange,
+    owner: str,
+    id: str,
+    last_number: int,
+    losses: Losses | None = None,
 ) -> None:
-    """Streams all events whose number is greater than `after`."""
+    """Streams all events whose number is greater than `last_number`."""
     style = requested_style(exchange.scope, exchange.key_style, services.config.server.style)
     writer = responses.EventsFromHub(Request(), style=style)
     headers = [*SSE_HEADERS, *losses_header(losses)] if losses is not None else SSE_HEADERS
@@ -47,32 +53,32 @@ async def stream_background_events(
     )
     exchange.watch_disconnect()
     try:
-        await _stream_events(_Source(store, owner, id), exchange, stream, after, writer)
+        await _stream_events(_EventSource(store, owner, id), exchange, stream, last_number, writer)
     finally:
         stream.close()
         exchange.unwatch_disconnect()
 
 
 async def _stream_events(
-    source: _Source, exchange: Exchange, stream: EventStream, after: int, writer: responses.EventsFromHub
+    source: _EventSource, exchange: Exchange, stream: EventStream, last_number: int, writer: responses.EventsFromHub
 ) -> None:
     while True:
         change_counter = source.change_counter
-        events, has_ended = await source.after(after, retries=stream.has_started)
-        out = b"".join(map(writer.feed, events))
+        events, has_ended = await source.events_after(last_number, retries=stream.has_started)
+        output = b"".join(map(writer.feed, events))
         if events:
             exchange.log_entry.note_first_event()
-            after = events[-1].sequence_number
+            last_number = events[-1].sequence_number
             has_ended = isinstance(events[-1], TerminalEvent)
         if has_ended:
-            await stream.end(out + writer.finish())
+            await stream.end(output + writer.finish())
             return
-        if out:
-            await stream.write(out)
+        if output:
+            await stream.write(output)
         await source.wait_for_change(change_counter)
 
 
-class _Source:
+class _EventSource:
     """Reads the events of one response."""
 
     def __init__(self, store: Store, owner: str, id: str) -> None:
@@ -87,7 +93,7 @@ class _Source:
     async def wait_for_change(self, since: int) -> None:
         await self._store.wait_for_change(self._id, POLL_INTERVAL, since)
 
-    async def after(self, number: int, *, retries: bool) -> tuple[list[StreamEvent], bool]:
+    async def events_after(self, number: int, *, retries: bool) -> tuple[list[StreamEvent], bool]:
         """Returns the events after a number, and whether the response has ended."""
         stored = await self._retry(lambda: self._store.events_after(self._owner, self._id, number), retries)
         if stored is None:

@@ -7,7 +7,6 @@ from antiphon.gateway.compaction import CompactionOpener
 from antiphon.gateway.compactor import Compactor, compaction_usage
 from antiphon.gateway.history import HistorySource, resolve_history
 from antiphon.http.asgi import JSON
-from antiphon.http.body import check_body_headers, read_body
 from antiphon.http.exchange import Exchange, losses_header
 from antiphon.ops.services import Services
 from antiphon.protocol import codec
@@ -18,26 +17,21 @@ from antiphon.protocol.response import CompactResource
 
 async def compact_response(services: Services, exchange: Exchange) -> None:
     """Compacts a conversation. Nothing is stored: the client gets the whole result."""
-    check_body_headers(exchange.scope, services.max_body)
-    body = await read_body(exchange.receive, services.max_body)
-    if exchange.trace is not None:
-        exchange.trace.record_client_request("POST", exchange.scope["path"], exchange.scope["headers"], body)
-    compact_request = codec.decode_compact_request(body)
+    compact_request = codec.decode_compact_request(await exchange.read_body(services.max_body))
     exchange.watch_disconnect()
     try:
-        resource, losses = await _compact(services, exchange, compact_request)
+        resource, losses = await _compact_conversation(services, exchange, compact_request)
     finally:
         exchange.unwatch_disconnect()
     exchange.note_losses(losses)
     await exchange.respond(200, [JSON, *losses_header(losses)], codec.encode(resource))
 
 
-async def _compact(
+async def _compact_conversation(
     services: Services, exchange: Exchange, compact_request: CompactRequest
 ) -> tuple[CompactResource, Losses]:
     log_entry, losses = exchange.log_entry, Losses()
-    owner = log_entry.owner
-    assert owner is not None  # the route is not public
+    owner = exchange.owner
     log_entry.model = compact_request.model
     target = services.routes.find(compact_request.model)
     log_entry.upstream = target.upstream.name
@@ -52,8 +46,8 @@ async def _compact(
         seal=services.seal, owner=owner, keeps_foreign=target.upstream.server_dialect.opens_foreign_compaction
     )
     # Orphan tool outputs are allowed: for a transcript they are text like any other.
-    archive = HistorySource(owner=owner, store=services.store, limit=services.max_body)
-    resolved = await resolve_history(request, archive, allow_orphans=True, opener=opener)
+    history_source = HistorySource(owner=owner, store=services.store, limit=services.max_body)
+    resolved = await resolve_history(request, history_source, allow_orphans=True, opener=opener)
     losses.extend(resolved.losses)
     if not input_items(resolved.request):
         raise MissingField(

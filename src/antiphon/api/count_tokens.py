@@ -50,9 +50,15 @@ async def count_body_tokens(services: Services, exchange: Exchange, body: bytes)
     if exchange.dialect.turn_to_count is not None:
         body = exchange.dialect.turn_to_count(body)
     request, losses = request_at_path(exchange.scope["path"], exchange.dialect, body)
-    archive = HistorySource(owner=exchange.owner, store=services.store, limit=services.max_body)
+    history_source = HistorySource(owner=exchange.owner, store=services.store, limit=services.max_body)
     prepared_turn = await prepare_turn(
-        services, _without_side_effects(request), losses, archive, exchange.log_entry, exchange.trace, strict=strict
+        services,
+        _without_side_effects(request),
+        losses,
+        history_source,
+        exchange.log_entry,
+        exchange.trace,
+        strict=strict,
     )
     exchange.log_entry.response_id = None  # counting creates no response
     prepared = prepared_turn.turn.prepared
@@ -110,7 +116,7 @@ async def _request_count(services: Services, exchange: Exchange, target: Target,
     answer = await services.transport.send("POST", url, upstream.headers, body, upstream.timeouts)
     if trace is not None:
         trace.record_upstream_head(answer.status, answer.headers)
-    received, fault = await read_partial_body(answer, MAX_ANSWER)
+    received, fault = await read_partial_body(answer, MAX_ANSWER_BYTES)
     if trace is not None:
         trace.record_upstream_piece(received)
     if fault is not None or answer.status != 200:
@@ -124,4 +130,4 @@ class _CountAnswer(Struct):
     total_tokens: Annotated[int, Meta(ge=0)] | None = field(default=None, name="totalTokens")
 
 
-MAX_ANSWER: Final = 64 * 1024
+MAX_ANSWER_BYTES: Final = 64 * 1024

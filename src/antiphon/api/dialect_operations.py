@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from antiphon.api.count_tokens import count_tokens
-from antiphon.api.create_turn import create_turn
 from antiphon.api.documented_errors import COUNT_ERRORS, MESSAGES_TURN_ERRORS, TURN_ERRORS, UNKNOWN_MODEL_ERRORS
 from antiphon.api.models import get_model, list_models
 from antiphon.api.operation import (
@@ -20,6 +19,7 @@ from antiphon.api.operation import (
     path_parameter,
     ref,
 )
+from antiphon.api.turn_endpoints import create_dialect_turn
 from antiphon.api.vscode import count_editor_tokens, list_editor_models
 
 ALT: Final = Parameter(
@@ -51,7 +51,7 @@ def _turn(
     return Operation(
         "POST",
         path,
-        create_turn,
+        create_dialect_turn,
         id=id,
         summary=f"A turn, in the form of {api}",
         description=description,

@@ -13,9 +13,9 @@ from antiphon.ops.services import Services
 
 async def list_models(services: Services, exchange: Exchange) -> None:
     """Lists all named models."""
-    listed = await services.models.list_models()
+    model_list = await services.models.list_models()
     render = exchange.dialect.models_from_hub
-    body = listed if render is None else render([model.id for model in listed.data])
+    body = model_list if render is None else render([model.id for model in model_list.data])
     await exchange.respond(200, [JSON], msgspec.json.encode(body))
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 from urllib.parse import parse_qs
 
-from antiphon.api.delivery import StreamFormat
+from antiphon.api.turn_delivery import StreamFormat
 from antiphon.dialects.dialect import ClientDialect, Framing
 from antiphon.dialects.registry import CLIENT_DIALECTS, HUB_DIALECT
 from antiphon.errors import ClientFault
@@ -47,9 +47,9 @@ def stream_format_for(dialect: ClientDialect, scope: Scope) -> StreamFormat:
 
 def forwarded_headers(dialect: ClientDialect, scope: Scope, upstream: Upstream) -> dict[str, str]:
     """The client's headers that its profile forwards. Only a server of the client's own dialect gets them."""
-    passed: dict[str, str] = {}
+    forwarded: dict[str, str] = {}
     if upstream.profile.dialect != dialect.name:
-        return passed
+        return forwarded
     for name in upstream.profile.pass_headers:
         values = b",".join(header_values(scope, name.encode())).decode("latin-1")
         if not values:
@@ -57,8 +57,8 @@ def forwarded_headers(dialect: ClientDialect, scope: Scope, upstream: Upstream) 
         if not HEADER_VALUE.fullmatch(values):
             raise ClientFault(f"the header {name}: expected words separated by commas", param=name)
         own_value = upstream.headers.get(name)
-        passed[name] = f"{own_value},{values}" if own_value else values
-    return passed
+        forwarded[name] = f"{own_value},{values}" if own_value else values
+    return forwarded
 
 
 NDJSON: Final[Headers] = [

@@ -38,8 +38,8 @@ from antiphon.protocol.status import ResponseStatus
 from antiphon.store.interface import StoredTurn
 from antiphon.upstream.transport import Flow
 
-MAX_WAITING: Final = 8  # messages in the queue
-MAX_WAITING_BYTES: Final = 1024 * 1024  # bytes in the queue; a single message may be larger
+MAX_QUEUED_MESSAGES: Final = 8  # messages in the queue
+MAX_QUEUED_BYTES: Final = 1024 * 1024  # bytes in the queue; a single message may be larger
 
 
 def responses_websocket(services: Services) -> Callable[[WebSocket], None]:
@@ -58,9 +58,9 @@ class ResponsesConnection:
         self._services = services
         self._socket = socket
         self._newest_id: str | None = None  # WS-5: the response that can be continued here without being stored
-        self._turns: PastTurns | None = None  # that response with its history; None if the store has all of it
-        self._waiting: deque[bytes | ApiError] = deque()
-        self._running: asyncio.Task[None] | None = None
+        self._past_turns: PastTurns | None = None  # that response with its history; None if the store has all of it
+        self._queued_messages: deque[bytes | ApiError] = deque()
+        self._turn_task: asyncio.Task[None] | None = None
         self._drain_tasks: set[asyncio.Task[None]] = set()  # they read upstreams to their end
         self._stop_error: ApiError | None = None  # if set, no more turns are accepted
         self._is_closed = False
@@ -91,43 +91,43 @@ class ResponsesConnection:
     def _on_shutdown(self) -> None:
         self._services.start_shutdown()
         self._stop(shutdown_error())
-        if self._running is not None:
-            asyncio.get_running_loop().call_later(self._services.config.server.grace, self._running.cancel)
+        if self._turn_task is not None:
+            asyncio.get_running_loop().call_later(self._services.config.server.grace, self._turn_task.cancel)
 
     def _on_closed(self) -> None:
         """WS-12."""
         self._is_closed = True
         self._services.open_websockets -= 1
-        self._waiting.clear()
-        if self._running is not None:
-            self._running.cancel()
+        self._queued_messages.clear()
+        if self._turn_task is not None:
+            self._turn_task.cancel()
 
     # One turn after the other (WS-4)
 
     def _enqueue(self, message: bytes | ApiError) -> None:
-        self._waiting.append(message)
-        if self._is_full():
+        self._queued_messages.append(message)
+        if self._is_queue_full():
             self._socket.pause()
         self._start_next_turn()
 
-    def _is_full(self) -> bool:
-        waiting_bytes = sum(len(message) for message in self._waiting if isinstance(message, bytes))
-        return len(self._waiting) >= MAX_WAITING or waiting_bytes >= MAX_WAITING_BYTES
+    def _is_queue_full(self) -> bool:
+        queued_bytes = sum(len(message) for message in self._queued_messages if isinstance(message, bytes))
+        return len(self._queued_messages) >= MAX_QUEUED_MESSAGES or queued_bytes >= MAX_QUEUED_BYTES
 
     def _start_next_turn(self) -> None:
-        if self._running is not None or self._is_closed:
+        if self._turn_task is not None or self._is_closed:
             return
         if self._stop_error is not None:
             self._close_with_error(self._stop_error)
-        elif self._waiting:
-            message = self._waiting.popleft()
-            if not self._is_full():
+        elif self._queued_messages:
+            message = self._queued_messages.popleft()
+            if not self._is_queue_full():
                 self._socket.resume()
-            self._running = asyncio.get_running_loop().create_task(self._turn(message))
-            self._running.add_done_callback(self._on_turn_done)
+            self._turn_task = asyncio.get_running_loop().create_task(self._run_turn(message))
+            self._turn_task.add_done_callback(self._on_turn_done)
 
     def _on_turn_done(self, task: asyncio.Task[None]) -> None:
-        self._running = None
+        self._turn_task = None
         if not task.cancelled() and (error := task.exception()) is not None:
             self._services.logger.fault("a turn failed inside the gateway", error, request_id=self._socket.id)
         self._start_next_turn()
@@ -141,12 +141,12 @@ class ResponsesConnection:
         """Sends an error for each waiting turn (WS-3). WS-9 requires at least one error; a server that stops sends none
         to an idle client, which could take it for the end of its next turn."""
         is_stopping = error.code == "server_shutdown"
-        for _ in range(max(len(self._waiting), 0 if is_stopping else 1)):
+        for _ in range(max(len(self._queued_messages), 0 if is_stopping else 1)):
             self.send_error(error)
-        self._waiting.clear()
+        self._queued_messages.clear()
         self._socket.close(1001 if is_stopping else 1000, error.code)
 
-    async def _turn(self, message: bytes | ApiError) -> None:
+    async def _run_turn(self, message: bytes | ApiError) -> None:
         services = self._services
         id = new_id("req")
         log_entry = RequestLog(
@@ -190,11 +190,11 @@ class ResponsesConnection:
     def is_closed(self) -> bool:
         return self._is_closed
 
-    def archive(self, request: Request) -> HistorySource:
+    def history_source(self, request: Request) -> HistorySource:
         """WS-6: with `store: false`, only the response of this connection can be continued. WS-8: stored responses can
         be continued anywhere, and so can conversations, which are always stored."""
         is_stored = (
-            self._newest_id is not None and self._turns is None and request.previous_response_id == self._newest_id
+            self._newest_id is not None and self._past_turns is None and request.previous_response_id == self._newest_id
         )
         store = self._services.store if request.store is not False or is_stored or request.conversation else None
         return HistorySource(
@@ -205,21 +205,21 @@ class ResponsesConnection:
         )
 
     def _find_local_turns(self, id: str) -> PastTurns | None:
-        return self._turns if id == self._newest_id else None
+        return self._past_turns if id == self._newest_id else None
 
     def has_only_copy(self, id: str | None) -> bool:
         """Whether this connection has the only copy of a response."""
-        return self._turns is not None and id == self._newest_id
+        return self._past_turns is not None and id == self._newest_id
 
     def remember(self, id: str, turns: PastTurns | None) -> None:
         """WS-5: replaces the remembered response by the newest. Stored responses are not copied here, so that a deleted
         response cannot be continued (PREV-3)."""
-        self._newest_id, self._turns = id, turns
+        self._newest_id, self._past_turns = id, turns
 
     def forget(self, previous_id: str | None) -> None:
         """WS-7: after a failed turn, forgets the response that it continued."""
         if previous_id is not None and previous_id == self._newest_id:
-            self._newest_id = self._turns = None
+            self._newest_id = self._past_turns = None
 
     def drain_later(self, turn: UpstreamTurn, flow: Flow) -> None:
         """Reads the last bytes of the upstream in a task, so that the next turn does not wait for them."""
@@ -253,7 +253,7 @@ class WebSocketTurn:
             self._services,
             replace(request, stream=True, generate=UNSET),
             Losses(),
-            self._connection.archive(request),
+            self._connection.history_source(request),
             self._log_entry,
             self._trace,
             keeps_history=True,
@@ -344,7 +344,7 @@ class WebSocketTurn:
         """WS-1, WS-2: decodes the request. `stream` is ignored, because many clients send it with every message."""
         request = codec.decode_create_message(message)
         if request is None:  # it has unknown fields or a fault
-            members = _members(message)
+            members = _decode_object(message)
             self._previous_id = _text_in(members, "previous_response_id")
             request = _decode_members(members)
         else:
@@ -371,16 +371,16 @@ def _decode_members(members: dict[str, Any]) -> Request:
     """Decodes a message that has unknown fields, or raises its fault. The fault of the type comes first."""
     if "type" not in members:
         raise MissingField("type is missing: expected 'response.create'", param="type")
-    kind = _text_in(members, "type")
-    if kind != "response.create":
-        description = repr(kind[:50]) if kind is not None else "a value that is not a string"
+    message_type = _text_in(members, "type")
+    if message_type != "response.create":
+        description = repr(message_type[:50]) if message_type is not None else "a value that is not a string"
         raise ClientFault(f"type: expected 'response.create', got {description}", param="type")
     if "stream_options" in members:
         raise ClientFault(STREAM_OPTIONS_REFUSED, param="stream_options")
     return codec.decode_request(codec.encode({name: raw for name, raw in members.items() if name != "type"}))
 
 
-def _members(message: bytes) -> dict[str, Any]:
+def _decode_object(message: bytes) -> dict[str, Any]:
     try:
         return decode_json(message, type=dict[str, msgspec.Raw])
     except msgspec.ValidationError:

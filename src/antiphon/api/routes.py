@@ -22,7 +22,6 @@ from antiphon.api.conversations import (
     update_conversation,
 )
 from antiphon.api.count_tokens import InputTokens, count_tokens
-from antiphon.api.create_response import create_response
 from antiphon.api.dialect_operations import DIALECT_OPERATIONS
 from antiphon.api.documented_errors import (
     BODY_ERRORS,
@@ -32,7 +31,7 @@ from antiphon.api.documented_errors import (
     TURN_ERRORS,
     USAGE_ERRORS,
 )
-from antiphon.api.listing import PAGE_SCHEMA
+from antiphon.api.item_pages import PAGE_SCHEMA
 from antiphon.api.models import list_models
 from antiphon.api.operation import (
     LOSSES,
@@ -45,6 +44,7 @@ from antiphon.api.operation import (
     ref,
 )
 from antiphon.api.stored_responses import delete_response, get_response, list_input_items
+from antiphon.api.turn_endpoints import create_response
 from antiphon.api.usage import DAY_SCHEMA, USAGE_SCHEMA, show_usage
 from antiphon.gateway.model_catalog import ModelList
 from antiphon.http.asgi import JSON

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import UNSET
 
 from antiphon.api.background_stream import response_not_found, stream_background_events
-from antiphon.api.listing import raw_item_id, render_item, render_page
+from antiphon.api.item_pages import encoded_item_id, render_item, render_page
 from antiphon.api.request_options import requested_style
 from antiphon.dialects import responses
 from antiphon.errors import ClientFault
@@ -30,8 +30,8 @@ async def get_response(services: Services, exchange: Exchange) -> None:
     after = query.integer("starting_after", 0, 2**53, None)
     if after is not None and not wants_stream:
         raise ClientFault("starting_after: allowed only for a stream: add stream=true", param="starting_after")
-    is_padded = query.flag("include_obfuscation")
-    options = StreamOptions(include_obfuscation=True) if is_padded and wants_stream else UNSET
+    wants_padding = query.flag("include_obfuscation")
+    options = StreamOptions(include_obfuscation=True) if wants_padding and wants_stream else UNSET
     request = Request(include=query.includes(), stream_options=options)
     style = requested_style(exchange.scope, exchange.key_style, services.config.server.style)
     response = Policy.for_request(Request(include=request.include)).apply_to_response(
@@ -43,7 +43,7 @@ async def get_response(services: Services, exchange: Exchange) -> None:
             services,
             require_store(services),
             exchange,
-            require_owner(exchange),
+            exchange.owner,
             response.id,
             -1 if after is None else after,
         )
@@ -60,7 +60,7 @@ async def get_response(services: Services, exchange: Exchange) -> None:
 async def delete_response(services: Services, exchange: Exchange) -> None:
     """`DELETE /v1/responses/{id}`: deletes it completely."""
     store, id = require_store(services), exchange.path_parameter
-    if not await store.delete(require_owner(exchange), id):
+    if not await store.delete(exchange.owner, id):
         raise response_not_found(id)
     exchange.log_entry.response_id = id
     await exchange.respond(200, [JSON], codec.encode({"id": id, "object": "response", "deleted": True}))
@@ -76,20 +76,20 @@ async def list_input_items(services: Services, exchange: Exchange) -> None:
     record = await find_response(services, exchange)
     exchange.log_entry.response_id = record.id
     items: list[ItemParam] = codec.decode_stored(record.input, list[ItemParam])
-    rendered = [render_item(item, include) for item in (items if order == "asc" else reversed(items))]
+    encoded_items = [render_item(item, include) for item in (items if order == "asc" else reversed(items))]
     if after is not None:
-        ids = [raw_item_id(item) for item in rendered]
+        ids = [encoded_item_id(item) for item in encoded_items]
         if after not in ids:
             raise ClientFault(
                 f"after: the input of this response has no item with the id {after[:100]!r}", param="after"
             )
-        rendered = rendered[ids.index(after) + 1 :]
-    await exchange.respond(200, [JSON], render_page(rendered[:limit], has_more=len(rendered) > (limit or 0)))
+        encoded_items = encoded_items[ids.index(after) + 1 :]
+    await exchange.respond(200, [JSON], render_page(encoded_items[:limit], has_more=len(encoded_items) > (limit or 0)))
 
 
 async def find_response(services: Services, exchange: Exchange) -> ResponseRecord:
     """Returns the response that the path names."""
-    record = await require_store(services).get(require_owner(exchange), exchange.path_parameter)
+    record = await require_store(services).get(exchange.owner, exchange.path_parameter)
     if record is None:
         raise response_not_found(exchange.path_parameter)
     return record
@@ -101,9 +101,3 @@ def require_store(services: Services) -> Store:
             "this gateway stores nothing: see [store] in its configuration", type="not_found", code="not_found"
         )
     return services.store
-
-
-def require_owner(exchange: Exchange) -> str:
-    owner = exchange.log_entry.owner
-    assert owner is not None  # no route of this module is public
-    return owner

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from antiphon.api.operation import Schema
-from antiphon.api.stored_responses import require_owner, require_store
+from antiphon.api.stored_responses import require_store
 from antiphon.errors import ClientFault
 from antiphon.http.asgi import JSON
 from antiphon.http.exchange import Exchange
@@ -24,24 +24,22 @@ async def show_usage(services: Services, exchange: Exchange) -> None:
     """Shows the usage of the caller only."""
     store = require_store(services)
     query = QueryParameters(exchange, {"by", "since", "until"})
-    by = query.one_of("by", tuple(GROUPINGS), "model")
-    until = _day(query, "until") or datetime.fromtimestamp(services.stamps.now(), UTC).date()
-    since = _day(query, "since") or until - timedelta(days=DEFAULT_DAYS - 1)
+    grouping = query.one_of("by", tuple(GROUPINGS), "model")
+    until = _parse_day(query, "until") or datetime.fromtimestamp(services.stamps.now(), UTC).date()
+    since = _parse_day(query, "since") or until - timedelta(days=DEFAULT_DAYS - 1)
     assert services.usage is not None  # set if there is a store
     await services.usage.flush()  # includes the counts of this process
-    rows = await store.get_usage(
-        since=(since - FIRST_DAY).days, until=(until - FIRST_DAY).days, owner=require_owner(exchange)
-    )
-    data = [_entry(by, name, counts) for name, counts in sum_usage(rows, by).items()]
-    body = {"object": "list", "by": by, "since": since.isoformat(), "until": until.isoformat(), "data": data}
+    rows = await store.get_usage(since=(since - FIRST_DAY).days, until=(until - FIRST_DAY).days, owner=exchange.owner)
+    data = [_render_entry(grouping, name, counts) for name, counts in sum_usage(rows, grouping).items()]
+    body = {"object": "list", "by": grouping, "since": since.isoformat(), "until": until.isoformat(), "data": data}
     await exchange.respond(200, [JSON], msgspec.json.encode(body))
 
 
-def _entry(by: str, name: str, counts: list[int]) -> dict[str, Any]:
-    return {"object": "usage", by: name, **dict(zip(COUNTER_NAMES, counts, strict=True))}
+def _render_entry(grouping: str, name: str, counts: list[int]) -> dict[str, Any]:
+    return {"object": "usage", grouping: name, **dict(zip(COUNTER_NAMES, counts, strict=True))}
 
 
-def _day(query: QueryParameters, name: str) -> date | None:
+def _parse_day(query: QueryParameters, name: str) -> date | None:
     text = query.text(name)
     if text is None:
         return None

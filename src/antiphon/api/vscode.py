@@ -47,15 +47,15 @@ class EditorModel(Struct, frozen=True, kw_only=True, rename="camel"):
 
 async def list_editor_models(services: Services, exchange: Exchange) -> None:
     """Lists all named models."""
-    listed = (await services.models.list_models()).data
-    targets = [services.routes.find(model.id) for model in listed]
-    first_of_each = {target.upstream.name: target for target in targets}
+    models = (await services.models.list_models()).data
+    targets = [services.routes.find(model.id) for model in models]
+    target_of_upstream = {target.upstream.name: target for target in targets}
     await asyncio.gather(
-        *map(services.models.context_size, first_of_each.values())
+        *map(services.models.context_size, target_of_upstream.values())
     )  # fills the cache of all upstreams concurrently
-    contexts = [await services.models.context_size(target) for target in targets]
-    models = [_model(*about) for about in zip(listed, targets, contexts, strict=True)]
-    await exchange.respond(200, [JSON], msgspec.json.encode({"models": models}))
+    context_sizes = [await services.models.context_size(target) for target in targets]
+    editor_models = [_render_model(*model_facts) for model_facts in zip(models, targets, context_sizes, strict=True)]
+    await exchange.respond(200, [JSON], msgspec.json.encode({"models": editor_models}))
 
 
 async def count_editor_tokens(services: Services, exchange: Exchange) -> None:
@@ -67,7 +67,7 @@ async def count_editor_tokens(services: Services, exchange: Exchange) -> None:
         return
     services.routes.find(single_text.model)
     headers = [JSON, (b"antiphon-estimated", b"true")]
-    await exchange.respond(200, headers, msgspec.json.encode({"count": _estimate(single_text.text)}))
+    await exchange.respond(200, headers, msgspec.json.encode({"count": _estimate_tokens(single_text.text)}))
 
 
 class _SingleText(Struct):
@@ -84,7 +84,7 @@ def _decode_single_text(body: bytes) -> _SingleText | None:
         return None
 
 
-def _estimate(text: Raw) -> int:
+def _estimate_tokens(text: Raw) -> int:
     if bytes(text).startswith(b'"'):
         return estimate_text(str(codec.decode_as(text, str)))
     # `leadingAssistant`: a single message may be one of the assistant.
@@ -93,28 +93,28 @@ def _estimate(text: Raw) -> int:
     return estimate_items(input_items(request)) + estimate_text(request.instructions or "")
 
 
-def _model(model: Model, target: Target, context: int | None) -> EditorModel:
-    context = context or DEFAULT_CONTEXT
-    output = min(MAX_OUTPUT, context // 4)
-    dated = DATED.fullmatch(model.id)
+def _render_model(model: Model, target: Target, context_tokens: int | None) -> EditorModel:
+    context_tokens = context_tokens or DEFAULT_CONTEXT_TOKENS
+    output_tokens = min(MAX_OUTPUT_TOKENS, context_tokens // 4)
+    dated_name = DATED_NAME.fullmatch(model.id)
     return EditorModel(
         id=model.id,
         name=model.id,
-        family=dated["family"] if dated else model.id,
-        version=dated["date"] if dated else "latest",
+        family=dated_name["family"] if dated_name else model.id,
+        version=dated_name["date"] if dated_name else "latest",
         tooltip=f"{model.id}: model {target.model} of upstream {target.upstream.name}",
         detail=target.upstream.name,
-        max_input_tokens=context - output,
-        max_output_tokens=output,
-        capabilities=Capabilities(image_input=_takes_images(target.upstream)),
+        max_input_tokens=context_tokens - output_tokens,
+        max_output_tokens=output_tokens,
+        capabilities=Capabilities(image_input=_accepts_images(target.upstream)),
     )
 
 
-def _takes_images(upstream: Upstream) -> bool:
-    return WITHOUT_IMAGES.isdisjoint(quirk.name for quirk in upstream.profile.quirks)
+def _accepts_images(upstream: Upstream) -> bool:
+    return IMAGE_REMOVING_QUIRKS.isdisjoint(quirk.name for quirk in upstream.profile.quirks)
 
 
-DEFAULT_CONTEXT: Final = 128_000  # for a model of unknown context size
-MAX_OUTPUT: Final = 16_384
-WITHOUT_IMAGES: Final = frozenset({"images_as_notes", "media_as_notes"})
-DATED: Final = re.compile(r"(?P<family>.+)-(?P<date>20\d\d-\d\d-\d\d|20\d{6})")
+DEFAULT_CONTEXT_TOKENS: Final = 128_000  # for a model of unknown context size
+MAX_OUTPUT_TOKENS: Final = 16_384
+IMAGE_REMOVING_QUIRKS: Final = frozenset({"images_as_notes", "media_as_notes"})
+DATED_NAME: Final = re.compile(r"(?P<family>.+)-(?P<date>20\d\d-\d\d-\d\d|20\d{6})")

@@ -35,7 +35,7 @@ from antiphon.config import (
 
 
 class Serve(Protocol):
-    """The signature of `antiphon.api.serve.serve`; tests pass their own."""
+    """The signature of `antiphon.api.serve_api.serve_api`; tests pass their own."""
 
     def __call__(self, config: Config, *, debug: bool, announce: Callable[[str], None]) -> None: ...
 
@@ -136,13 +136,13 @@ def _load_agents(specs: list[str], cwd: Path) -> list[UpstreamConfig]:
 
 def _import_serve(config: Config, cwd: Path) -> Serve:
     # Imported here because no other command needs the server and the import is slow.
-    from antiphon.api.serve import serve
+    from antiphon.api.serve_api import serve_api
 
     if not any(upstream.agent for upstream in config.upstreams):
-        return serve
+        return serve_api
     from antiphon.producer.serving import transport_opener
 
-    return partial(serve, open_transport=transport_opener(config, str(cwd)))
+    return partial(serve_api, open_transport=transport_opener(config, str(cwd)))
 
 
 @contextmanager

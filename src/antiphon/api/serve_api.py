@@ -19,7 +19,7 @@ from antiphon.ops.services import Services
 from antiphon.upstream.http import HttpTransport
 
 
-def serve(
+def serve_api(
     config: Config,
     *,
     debug: bool = False,

@@ -31,7 +31,7 @@ def render_item(item: ItemParam, include: Collection[str]) -> Raw:
         case ReasoningParam() if ENCRYPTED_REASONING not in include:
             item = replace(item, encrypted_content=UNSET)
         case MessageParam():
-            parts = [_part(part, include) for part in _parts(item)]
+            parts = [_render_part(part, include) for part in _content_parts(item)]
             item = replace(item, content=parts, status=item.status or ItemStatus.COMPLETED)
         case WebSearchCall() | FileSearchCall() | CodeInterpreterCall():
             return Raw(codec.encode(Policy.for_request(Request(include=list(include))).trim_item(item)))
@@ -43,18 +43,18 @@ def render_page(items: Sequence[Raw], *, has_more: bool) -> bytes:
     body = {
         "object": "list",
         "data": items,
-        "first_id": raw_item_id(items[0]) if items else None,
-        "last_id": raw_item_id(items[-1]) if items else None,
+        "first_id": encoded_item_id(items[0]) if items else None,
+        "last_id": encoded_item_id(items[-1]) if items else None,
         "has_more": has_more,
     }
     return codec.encode(body)
 
 
-def raw_item_id(raw: Raw) -> Any:
-    return msgspec.json.decode(raw, type=dict[str, Any]).get("id")
+def encoded_item_id(encoded_item: Raw) -> Any:
+    return msgspec.json.decode(encoded_item, type=dict[str, Any]).get("id")
 
 
-def _parts(message: MessageParam) -> list[ContentParam]:
+def _content_parts(message: MessageParam) -> list[ContentParam]:
     content = message.content
     if not isinstance(content, str):
         return content
@@ -65,7 +65,7 @@ def _parts(message: MessageParam) -> list[ContentParam]:
     ]
 
 
-def _part(part: ContentParam, include: Collection[str]) -> ContentParam:
+def _render_part(part: ContentParam, include: Collection[str]) -> ContentParam:
     """STR-12: log probabilities are shown only on request."""
     return (
         replace(part, logprobs=[])

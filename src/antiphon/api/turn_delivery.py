@@ -26,7 +26,7 @@ class StreamFormat(Struct, frozen=True, kw_only=True):
     reports_losses: bool = False
 
 
-async def deliver(
+async def deliver_turn(
     services: Services, exchange: Exchange, turn: UpstreamTurn, stream_format: Callable[[], StreamFormat]
 ) -> None:
     """Runs a prepared turn to its end."""
