@@ -292,14 +292,13 @@ def test_acknowledged_responses_survive_kill_9(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     acknowledged: list[str] = []
     for round in range(3):
-        process = child(code, path, round)
-        assert process.stdout
-        for _ in range(60 + 7 * round):
-            acknowledged.append(process.stdout.readline().strip())
-        process.kill()
-        # `communicate` would skip the data that `stdout` has buffered, and could begin inside a line.
-        acknowledged += [line for line in process.stdout if line.endswith("\n")]
-        process.wait(timeout=30)
+        with child(code, path, round) as process:
+            assert process.stdout
+            for _ in range(60 + 7 * round):
+                acknowledged.append(process.stdout.readline().strip())
+            process.kill()
+            # `communicate` would skip the data that `stdout` has buffered, and could begin inside a line.
+            acknowledged += [line for line in process.stdout if line.endswith("\n")]
 
     async def look() -> None:
         store = await SqliteStore.open(path)
