@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import posixpath
 import re
 from collections.abc import Iterator
@@ -95,3 +96,16 @@ def _outside(name: str, text: str) -> Iterator[str]:
         levels = int(number) + 1 if number else chain.count("parent")
         if levels > len(PurePosixPath(name).parts):
             yield chain
+
+
+def test_api_http_and_ops_do_not_catch_every_exception() -> None:
+    """An unexpected error reaches the request scope, or the callback of its task, which logs it."""
+    catch_alls = [
+        f"{path.relative_to(REPO)}:{node.lineno}"
+        for package in ("api", "http", "ops")
+        for path in source_files(f"src/antiphon/{package}")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ExceptHandler)
+        and (node.type is None or ast.unparse(node.type) in ("Exception", "BaseException"))
+    ]
+    assert catch_alls == []

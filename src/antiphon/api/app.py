@@ -33,10 +33,10 @@ class App:
         self._access_policy = AccessPolicy.from_config(services.config, environ)
         services.metrics.register_paths(ALL_ROUTES)
         endpoints = {"/v1/responses": responses_websocket(services)}
-        sockets = WebSocketRoutes(
+        websocket_routes = WebSocketRoutes(
             self._access_policy, endpoints, services.max_body, WebSocketTimeouts(lifetime=services.websocket_lifetime)
         )
-        self.websockets = sockets if services.config.server.websocket else None
+        self.websockets = websocket_routes if services.config.server.websocket else None
 
     def start_shutdown(self) -> None:
         """Called when the server stops accepting connections."""
@@ -49,7 +49,7 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match scope["type"]:
             case "http":
-                await self._http(scope, receive, send)
+                await self._serve_request(scope, receive, send)
             case "lifespan":
                 try:
                     await self._run_lifespan(receive, send)
@@ -82,7 +82,7 @@ class App:
                 services, services.store, services.config.background.running, services.background_timings
             )
 
-    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _serve_request(self, scope: Scope, receive: Receive, send: Send) -> None:
         services = self._services
         id = new_id("req")
         trace = services.traces.start_trace(id) if services.traces is not None else None
@@ -93,11 +93,11 @@ class App:
         services.requests_in_flight += 1
         try:
             async with request_scope(services, exchange.request_scope, exchange):
-                await self._serve(exchange)
+                await self._call_endpoint(exchange)
         finally:
             services.requests_in_flight -= 1
 
-    async def _serve(self, exchange: Exchange) -> None:
+    async def _call_endpoint(self, exchange: Exchange) -> None:
         """Applies the access policy, then calls the endpoint."""
         scope = exchange.scope
         self._access_policy.check_host_and_origin(scope)
@@ -142,14 +142,20 @@ def _resource_route(exchange: Exchange) -> Route | None:
     exchange.path_parameters = parts[3:6:2]
     if not all(exchange.path_parameters):
         return None
-    parts[3:6:2] = PATH_PARAMETERS[: len(exchange.path_parameters)]
+    parts[3:6:2] = PARAMETER_PLACEHOLDERS[: len(exchange.path_parameters)]
     return RESOURCE_ROUTES.get("/".join(parts))
 
 
-PATH_PARAMETERS: Final = ("{id}", "{item_id}")
-OWN_HEADERS: Final = (b"authorization", b"content-type", b"antiphon-style", b"antiphon-extensions", b"antiphon-losses")
+PARAMETER_PLACEHOLDERS: Final = ("{id}", "{item_id}")
+GATEWAY_HEADERS: Final = (
+    b"authorization",
+    b"content-type",
+    b"antiphon-style",
+    b"antiphon-extensions",
+    b"antiphon-losses",
+)
 PREFLIGHT_HEADERS: Final[Headers] = [
     (b"access-control-allow-methods", b"GET, POST, DELETE, OPTIONS"),
-    (b"access-control-allow-headers", b", ".join([*OWN_HEADERS, *CORS_CLIENT_HEADERS])),
+    (b"access-control-allow-headers", b", ".join([*GATEWAY_HEADERS, *CORS_CLIENT_HEADERS])),
     (b"access-control-max-age", b"600"),
 ]

@@ -17,16 +17,16 @@ from antiphon.protocol.base import EXTRA_NAME, UNKNOWN_TAG
 
 def schemas_of(structs: Collection[type[Struct]]) -> dict[str, Schema]:
     """The schemas of these types, of all types in their fields, and of the named unions, by their public name."""
-    roots, components = msgspec.json.schema_components([*UNIONS.values(), *structs], ref_template="{name}")
-    defaulted = {cls.__name__: _always_written(cls) for cls in structs}
-    unions = dict(zip(UNIONS, roots, strict=False))
-    named = {msgspec.json.encode(schema): name for name, schema in unions.items()}
-    cleaner = _SchemaCleaner(named)
+    root_schemas, components = msgspec.json.schema_components([*UNIONS.values(), *structs], ref_template="{name}")
+    always_present_by_type = {cls.__name__: _names_always_written(cls) for cls in structs}
+    unions = dict(zip(UNIONS, root_schemas, strict=False))
+    union_names = {msgspec.json.encode(schema): name for name, schema in unions.items()}
+    cleaner = _SchemaCleaner(union_names)
     schemas = {
-        public_name(name): cleaner.component(name, schema, defaulted.get(name, []))
+        public_name(name): cleaner.clean_component(name, schema, always_present_by_type.get(name, []))
         for name, schema in components.items()
     }
-    schemas |= {name: cleaner.union(schema) for name, schema in unions.items()}
+    schemas |= {name: cleaner.clean_union(schema) for name, schema in unions.items()}
     schemas["LossesStreamingEvent"] = LOSSES_EVENT
     schemas["StreamingEvent"]["anyOf"].append(ref("LossesStreamingEvent"))
     return dict(sorted(schemas.items()))
@@ -40,10 +40,10 @@ def public_name(name: str) -> str:
 class _SchemaCleaner:
     """Converts the schemas of msgspec to those of the document."""
 
-    def __init__(self, named: dict[bytes, str]) -> None:
-        self._named = named
+    def __init__(self, union_names: dict[bytes, str]) -> None:
+        self._union_names = union_names
 
-    def component(self, name: str, schema: Schema, always: list[str]) -> Schema:
+    def clean_component(self, name: str, schema: Schema, always_present: list[str]) -> Schema:
         if name in UNKNOWN_TYPES:
             return UNKNOWN_TYPES[name]
         schema = {key: value for key, value in schema.items() if key not in ("title", "additionalProperties")}
@@ -51,38 +51,38 @@ class _SchemaCleaner:
             schema["description"] = DESCRIPTIONS.get(name) or _without_requirements(schema["description"])
         if "properties" in schema:
             schema["properties"] = {
-                key: self.schema(value) for key, value in schema["properties"].items() if key != EXTRA_NAME
+                key: self.clean_schema(value) for key, value in schema["properties"].items() if key != EXTRA_NAME
             }
-            schema["required"] = [*schema["required"], *always]
+            schema["required"] = [*schema["required"], *always_present]
         return schema
 
-    def schema(self, value: Any) -> Any:
+    def clean_schema(self, value: Any) -> Any:
         match value:
             case {"$ref": name}:
                 return ref(public_name(name))
             case {"anyOf": _}:
-                name = self._named.get(msgspec.json.encode(value))
-                return ref(name) if name else self.union(value)
+                name = self._union_names.get(msgspec.json.encode(value))
+                return ref(name) if name else self.clean_union(value)
             case dict():
-                return {key: self.schema(member) for key, member in value.items()}
+                return {key: self.clean_schema(member) for key, member in value.items()}
             case list():
-                return [self.schema(member) for member in value]
+                return [self.clean_schema(member) for member in value]
             case _:
                 return value
 
-    def union(self, schema: Schema) -> Schema:
+    def clean_union(self, schema: Schema) -> Schema:
         """A union. In an open union, the schema for other types excludes the known ones."""
         known_types = [tag for tag in schema.get("discriminator", {}).get("mapping", {}) if tag != UNKNOWN_TAG]
         options = []
         for option in schema["anyOf"]:
-            rendered = self.schema(option)
+            cleaned = self.clean_schema(option)
             if option.get("$ref") in UNKNOWN_TYPES:
-                rendered = rendered | {"properties": {"type": {"not": {"enum": known_types}}}}
-            options.append(rendered)
+                cleaned = cleaned | {"properties": {"type": {"not": {"enum": known_types}}}}
+            options.append(cleaned)
         return {"anyOf": options}
 
 
-def _always_written(cls: type) -> list[str]:
+def _names_always_written(cls: type) -> list[str]:
     """Fields with a constant default: optional when reading, always present when writing."""
     return [
         field.encode_name
