@@ -53,7 +53,7 @@ def test_antiphon_exports_these_names() -> None:
     assert sorted(antiphon.__all__) == sorted(
         [
             *["AsyncClient", "BlockingSocket", "BlockingStream", "Client", "Model", "ResponseSocket", "ResponseStream"],
-            *["Retries", "Timeouts", "ToolCall", "ToolRun"],
+            *["Retries", "Timeouts", "ToolCall", "ToolRun", "image_from_file"],
             *["Agent", "Turn", "agent"],
             *["AntiphonError", "ApiError", "ClientFault", "ConfigError", "InvalidJson", "InvalidTransition"],
             *["InvalidUnicode", "InvalidValue", "JsonTooDeep", "MissingField", "OrphanToolOutput", "ProfileError"],
@@ -122,6 +122,10 @@ def test_public_calls_are_typed() -> None:
 
 def test_public_things_have_docstrings() -> None:
     assert [thing.name for thing in THINGS if not thing.docstring] == []
+    for module in (types, testing, producer):
+        values = {name: getattr(module, name) for name in module.__all__}
+        things = {name: value for name, value in values.items() if inspect.isclass(value) or inspect.isfunction(value)}
+        assert [name for name, value in things.items() if not vars(value).get("__doc__", value.__doc__)] == []
 
 
 @pytest.fixture(scope="module")
@@ -139,12 +143,13 @@ def running_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runnin
 @pytest.mark.io
 @pytest.mark.parametrize("thing", EXAMPLES)
 def test_example_in_docstring_runs(
-    thing: PublicThing, running_gateway: Running, monkeypatch: pytest.MonkeyPatch
+    thing: PublicThing, running_gateway: Running, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """B-9."""
     examples = examples_in(thing.docstring)
     assert examples, "the docstring has no example"
     monkeypatch.setenv("ANTIPHON_URL", running_gateway.url)
+    monkeypatch.chdir(tmp_path)
     for example in examples:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_run_example(thing, example))
@@ -153,7 +158,7 @@ def test_example_in_docstring_runs(
 async def _run_example(thing: PublicThing, example: str) -> None:
     is_asynchronous = "await " in example or "async " in example or any(f".{name}" in thing.name for name in MIRRORS)
     names = {name: getattr(antiphon, name) for name in antiphon.__all__}
-    names |= {"Request": Request, "turn": _turn()}
+    names |= {"Path": Path, "Request": Request, "turn": _turn()}
     client = AsyncClient(model="mock-1") if is_asynchronous else Client(model="mock-1")
     try:
         code = compile(example, thing.name, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)

@@ -48,6 +48,7 @@ __all__ = [
     "UpstreamFault",
     "__version__",
     "agent",
+    "image_from_file",
     "translate",
 ]
 
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
         Timeouts,
         ToolCall,
         ToolRun,
+        image_from_file,
     )
     from antiphon.errors import (
         AntiphonError,
@@ -102,6 +104,7 @@ else:
                 "Timeouts",
                 "ToolCall",
                 "ToolRun",
+                "image_from_file",
             ),
             "antiphon.client",
         ),

@@ -108,6 +108,12 @@ def test_ask_sends_images_as_data_urls(tmp_path: Path) -> None:
     assert asked.body["input"] == [{"type": "message", "role": "user", "content": content}]
 
 
+def test_ask_refuses_a_file_that_is_no_image(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("hello")
+    with pytest.raises(InvalidUsage, match="is not an image"):
+        _ask("What is this?", "--image", str(tmp_path / "notes.txt"))
+
+
 def test_ask_json_prints_only_events() -> None:
     asked = _ask("hi", "--json", answer=stream(says("Hel", "lo"), antiphon_losses="1; tools[0]"))
     events = [json.loads(line) for line in asked.out.splitlines()]

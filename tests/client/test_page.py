@@ -29,6 +29,7 @@ def test_page_python_examples_run(
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
     with gateway(answer, store=f"sqlite:///{tmp_path}/store.db") as running:
         monkeypatch.setenv("ANTIPHON_URL", running.url)
+        monkeypatch.chdir(tmp_path)
         names: dict[str, object] = {"__name__": "__docs__"}
         exec(compile("\n".join(blocks), "client.md", "exec"), names)
         for each in names.values():

@@ -13,11 +13,11 @@ from antiphon.cli.exits import EXIT_CODES, OK, CommandFailed, InvalidUsage
 from antiphon.cli.gateway_address import add_url, gateway_url
 from antiphon.cli.gateway_client import call_gateway, describe_failure, request_id_line
 from antiphon.cli.help import HELP_FORMAT
-from antiphon.cli.images import data_url
 from antiphon.cli.outcome import ResponseOutcome
 from antiphon.cli.printers import EventPrinter, Printer, TextPrinter
-from antiphon.client import AsyncClient, ResponseStream
-from antiphon.protocol.content import ContentParam, InputImageParam, InputText
+from antiphon.client import AsyncClient, ResponseStream, image_from_file
+from antiphon.errors import ClientFault
+from antiphon.protocol.content import InputImageParam, InputText
 from antiphon.protocol.items import MessageParam
 from antiphon.protocol.request_fields import Input
 from antiphon.upstream.transport import Transport
@@ -69,7 +69,7 @@ def run(
 ) -> int:
     text = _read_prompt(args.prompt, stdin or sys.stdin)
     model = _require_utf_8("the model name", args.model or "")
-    images = [data_url(file) for file in args.image]
+    images = [_read_image(file) for file in args.image]
     printer = EventPrinter(out) if args.json else TextPrinter(out, err, environ)
     url = gateway_url(args.url, environ)
 
@@ -111,11 +111,17 @@ async def _default_model(client: AsyncClient, url: str) -> str:
     return PREFERRED_MODEL if PREFERRED_MODEL in names else names[0]
 
 
-def _make_input(text: str, images: list[str]) -> Input:
+def _read_image(file: Path) -> InputImageParam:
+    try:
+        return image_from_file(file)
+    except ClientFault as error:
+        raise InvalidUsage(error.message) from None
+
+
+def _make_input(text: str, images: list[InputImageParam]) -> Input:
     if not images:
         return text
-    parts: list[ContentParam] = [InputText(text=text), *(InputImageParam(image_url=image) for image in images)]
-    return [MessageParam(role="user", content=parts)]
+    return [MessageParam(role="user", content=[InputText(text=text), *images])]
 
 
 async def _print_answer(stream: ResponseStream, printer: Printer, url: str) -> None:

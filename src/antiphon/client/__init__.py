@@ -2,6 +2,7 @@
 
 from antiphon.client.asynchronous import AsyncClient
 from antiphon.client.blocking import BlockingSocket, BlockingStream, Client
+from antiphon.client.images import image_from_file
 from antiphon.client.model_list import Model
 from antiphon.client.retries import Retries
 from antiphon.client.sockets import ResponseSocket
@@ -21,4 +22,5 @@ __all__ = [
     "Timeouts",
     "ToolCall",
     "ToolRun",
+    "image_from_file",
 ]

@@ -33,6 +33,8 @@ class UnknownAnnotation(Unknown, frozen=True, kw_only=True, tag=UNKNOWN_TAG):
 
 
 class UrlCitationParam(Shape, frozen=True, kw_only=True, tag="url_citation"):
+    """A citation of a web page, in a request."""
+
     start_index: Index
     end_index: Index
     url: str
@@ -40,17 +42,23 @@ class UrlCitationParam(Shape, frozen=True, kw_only=True, tag="url_citation"):
 
 
 class UrlCitation(UrlCitationParam, frozen=True, kw_only=True, tag="url_citation"):
+    """A citation of a web page, in a response."""
+
     start_index: int
     end_index: int
 
 
 class TopLogProb(Shape, frozen=True, kw_only=True):
+    """An alternative token with its log probability."""
+
     token: str
     logprob: Number
     bytes: list[int]
 
 
 class LogProb(Shape, frozen=True, kw_only=True):
+    """A token of a text with its log probability."""
+
     token: str
     logprob: Number
     bytes: list[int]
@@ -58,21 +66,29 @@ class LogProb(Shape, frozen=True, kw_only=True):
 
 
 class InputText(Shape, frozen=True, kw_only=True, tag="input_text"):
+    """Text of a user, a developer or a tool."""
+
     text: Text10M
 
 
 class InputImageParam(Shape, frozen=True, kw_only=True, tag="input_image"):
+    """An image: its URL, which may be a data URL, or its id."""
+
     image_url: ImageUrl | None | UnsetType = UNSET
     detail: ImageDetail | None | UnsetType = UNSET
     file_id: str | None | UnsetType = UNSET
 
 
 class InputImage(InputImageParam, frozen=True, kw_only=True, tag="input_image"):
+    """An image, in a response."""
+
     image_url: str | None
     detail: ImageDetail
 
 
 class InputFileParam(Shape, frozen=True, kw_only=True, tag="input_file"):
+    """A file: its data, its URL or its id."""
+
     filename: str | None | UnsetType = UNSET
     file_data: FileData | None | UnsetType = UNSET
     file_url: str | None | UnsetType = UNSET
@@ -80,15 +96,21 @@ class InputFileParam(Shape, frozen=True, kw_only=True, tag="input_file"):
 
 
 class InputFile(InputFileParam, frozen=True, kw_only=True, tag="input_file"):
+    """A file, in a response."""
+
     filename: str | UnsetType = UNSET
     file_url: str | UnsetType = UNSET
 
 
 class InputVideo(Shape, frozen=True, kw_only=True, tag="input_video"):
+    """A video by its URL."""
+
     video_url: str
 
 
 class InputAudioData(Shape, frozen=True, kw_only=True):
+    """The data and the format of an audio input."""
+
     data: str
     format: str
 
@@ -120,29 +142,41 @@ Annotation = UrlCitation | UnknownAnnotation
 
 
 class OutputTextParam(Shape, frozen=True, kw_only=True, tag="output_text"):
+    """A part of a message of the model: text with its annotations, in a request."""
+
     text: Text10M
     annotations: list[AnnotationParam] | UnsetType = UNSET
     logprobs: list[LogProb] | UnsetType = UNSET
 
 
 class OutputText(OutputTextParam, frozen=True, kw_only=True, tag="output_text"):
+    """A part of a message of the model: text with its annotations, in a response."""
+
     text: str
     annotations: list[Annotation]  # type: ignore[assignment]  # a narrower list; frozen, so never appended to
 
 
 class Text(Shape, frozen=True, kw_only=True, tag="text"):
+    """Text of an unspecified role."""
+
     text: str
 
 
 class SummaryText(Shape, frozen=True, kw_only=True, tag="summary_text"):
+    """A part of a summary of reasoning."""
+
     text: Text10M
 
 
 class ReasoningText(Shape, frozen=True, kw_only=True, tag="reasoning_text"):
+    """A part of reasoning."""
+
     text: str
 
 
 class Refusal(Shape, frozen=True, kw_only=True, tag="refusal"):
+    """A part of a message of the model: its refusal to answer."""
+
     refusal: Text10M
 
 

@@ -13,6 +13,8 @@ from antiphon.protocol.events import TYPE_OF_EVENT, StreamEvent, TerminalEvent, 
 
 
 class Emitter(Protocol):
+    """A callable that takes one event."""
+
     def __call__(self, event: StreamEvent, /) -> None: ...
 
 

@@ -16,6 +16,8 @@ class Error(Shape, frozen=True, kw_only=True):
 
 
 class ErrorPayload(Shape, frozen=True, kw_only=True):
+    """The error of an HTTP answer or of an error event."""
+
     type: str
     code: str | None
     message: str

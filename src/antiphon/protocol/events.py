@@ -50,11 +50,15 @@ class ResponseIncomplete(ResponseEvent, frozen=True, kw_only=True, tag="response
 
 
 class ItemAdded(Event, frozen=True, kw_only=True, tag="response.output_item.added"):
+    """An item of the output begins."""
+
     output_index: int
     item: Item | None
 
 
 class ItemDone(Event, frozen=True, kw_only=True, tag="response.output_item.done"):
+    """An item of the output is complete."""
+
     output_index: int
     item: Item | None
 
@@ -73,14 +77,20 @@ class _EventInSummary(_EventInItem, frozen=True, kw_only=True):
 
 
 class ContentPartAdded(_EventInPart, frozen=True, kw_only=True, tag="response.content_part.added"):
+    """A part of the content of an item begins."""
+
     part: Content
 
 
 class ContentPartDone(_EventInPart, frozen=True, kw_only=True, tag="response.content_part.done"):
+    """A part of the content of an item is complete."""
+
     part: Content
 
 
 class OutputTextDelta(_EventInPart, frozen=True, kw_only=True, tag="response.output_text.delta"):
+    """The next piece of a text."""
+
     delta: str
     logprobs: list[LogProb] | UnsetType = UNSET
     obfuscation: str | UnsetType = UNSET
@@ -112,66 +122,94 @@ class TextRun(Struct, frozen=True, gc=False):
 
 
 class OutputTextDone(_EventInPart, frozen=True, kw_only=True, tag="response.output_text.done"):
+    """A text is complete."""
+
     text: str
     logprobs: list[LogProb] | UnsetType = UNSET
 
 
 class AnnotationAdded(_EventInPart, frozen=True, kw_only=True, tag="response.output_text.annotation.added"):
+    """An annotation was added to a part of a text."""
+
     annotation_index: int
     annotation: Annotation | None
 
 
 class RefusalDelta(_EventInPart, frozen=True, kw_only=True, tag="response.refusal.delta"):
+    """The next piece of a refusal."""
+
     delta: str
     obfuscation: str | UnsetType = UNSET
 
 
 class RefusalDone(_EventInPart, frozen=True, kw_only=True, tag="response.refusal.done"):
+    """A refusal is complete."""
+
     refusal: str
 
 
 class ReasoningDelta(_EventInPart, frozen=True, kw_only=True, tag="response.reasoning.delta"):
+    """The next piece of reasoning."""
+
     delta: str
     obfuscation: str | UnsetType = UNSET
 
 
 class ReasoningDone(_EventInPart, frozen=True, kw_only=True, tag="response.reasoning.done"):
+    """A part of reasoning is complete."""
+
     text: str
 
 
 class SummaryPartAdded(_EventInSummary, frozen=True, kw_only=True, tag="response.reasoning_summary_part.added"):
+    """A part of a summary of reasoning begins."""
+
     part: Content
 
 
 class SummaryPartDone(_EventInSummary, frozen=True, kw_only=True, tag="response.reasoning_summary_part.done"):
+    """A part of a summary of reasoning is complete."""
+
     part: Content
 
 
 class SummaryTextDelta(_EventInSummary, frozen=True, kw_only=True, tag="response.reasoning_summary_text.delta"):
+    """The next piece of a summary of reasoning."""
+
     delta: str
     obfuscation: str | UnsetType = UNSET
 
 
 class SummaryTextDone(_EventInSummary, frozen=True, kw_only=True, tag="response.reasoning_summary_text.done"):
+    """The text of a part of a summary of reasoning is complete."""
+
     text: str
 
 
 class ArgumentsDelta(_EventInItem, frozen=True, kw_only=True, tag="response.function_call_arguments.delta"):
+    """The next piece of the arguments of a function call."""
+
     delta: str
     obfuscation: str | UnsetType = UNSET
 
 
 class ArgumentsDone(_EventInItem, frozen=True, kw_only=True, tag="response.function_call_arguments.done"):
+    """The arguments of a function call are complete."""
+
     arguments: str
     name: str | UnsetType = UNSET  # beyond the specification: some clients read it
 
 
 class CustomInputDelta(_EventInItem, frozen=True, kw_only=True, tag="response.custom_tool_call_input.delta"):
+    """The next piece of the input of a custom tool call."""
+
     delta: str
     obfuscation: str | UnsetType = UNSET
 
 
 class CustomInputDone(_EventInItem, frozen=True, kw_only=True, tag="response.custom_tool_call_input.done"):
+    """The input of a custom tool call is complete."""
+
     input: str
 
 

@@ -35,10 +35,14 @@ class UnknownItem(Unknown, frozen=True, kw_only=True, tag=UNKNOWN_TAG):
 
 
 class ItemReference(Shape, frozen=True, kw_only=True, tag="item_reference"):
+    """A stored item by its id."""
+
     id: str
 
 
 class MessageParam(Shape, frozen=True, kw_only=True, tag="message"):
+    """A message, in a request. Its content is a text or a list of parts."""
+
     role: MessageRole
     content: Text10M | list[ContentParam]
     id: str | None | UnsetType = UNSET
@@ -47,6 +51,8 @@ class MessageParam(Shape, frozen=True, kw_only=True, tag="message"):
 
 
 class Message(MessageParam, frozen=True, kw_only=True, tag="message"):
+    """A message, in a response."""
+
     id: str
     status: ItemStatus
     role: MessageRole
@@ -55,6 +61,8 @@ class Message(MessageParam, frozen=True, kw_only=True, tag="message"):
 
 
 class FunctionCallParam(Shape, frozen=True, kw_only=True, tag="function_call"):
+    """A call of a function, in a request."""
+
     call_id: CallId
     name: ToolName
     arguments: str
@@ -64,6 +72,8 @@ class FunctionCallParam(Shape, frozen=True, kw_only=True, tag="function_call"):
 
 
 class FunctionCall(FunctionCallParam, frozen=True, kw_only=True, tag="function_call"):
+    """A call of a function, in a response."""
+
     id: str
     call_id: str
     name: str
@@ -72,6 +82,8 @@ class FunctionCall(FunctionCallParam, frozen=True, kw_only=True, tag="function_c
 
 
 class FunctionCallOutputParam(Shape, frozen=True, kw_only=True, tag="function_call_output"):
+    """The output of a function call, in a request."""
+
     call_id: CallId
     output: Text10M | list[ToolOutputContentParam]
     id: str | None | UnsetType = UNSET
@@ -79,6 +91,8 @@ class FunctionCallOutputParam(Shape, frozen=True, kw_only=True, tag="function_ca
 
 
 class FunctionCallOutput(FunctionCallOutputParam, frozen=True, kw_only=True, tag="function_call_output"):
+    """The output of a function call, in a response."""
+
     id: str
     call_id: str
     output: str | list[ToolOutputContent]  # type: ignore[assignment]  # a narrower list; frozen
@@ -86,6 +100,8 @@ class FunctionCallOutput(FunctionCallOutputParam, frozen=True, kw_only=True, tag
 
 
 class ReasoningParam(Shape, frozen=True, kw_only=True, tag="reasoning"):
+    """Reasoning of the model, in a request."""
+
     # ITEM-6: the schema allows only null `content` and summary texts here. Output has any parts in both, and is
     # accepted.
     summary: list[Content]
@@ -96,16 +112,22 @@ class ReasoningParam(Shape, frozen=True, kw_only=True, tag="reasoning"):
 
 
 class Reasoning(ReasoningParam, frozen=True, kw_only=True, tag="reasoning"):
+    """Reasoning of the model, in a response."""
+
     id: str
 
 
 class CompactionParam(Shape, frozen=True, kw_only=True, tag="compaction"):
+    """A shortened form of earlier items, from an earlier response."""
+
     encrypted_content: Text10M
     id: str | None | UnsetType = UNSET
     created_by: str | None | UnsetType = UNSET  # null: the SDKs of this API send it for an absent field
 
 
 class Compaction(CompactionParam, frozen=True, kw_only=True, tag="compaction"):
+    """A shortened form of earlier items, in a response."""
+
     id: str
     encrypted_content: str
     created_by: str | UnsetType = UNSET
@@ -126,6 +148,8 @@ class AdditionalTools(Shape, frozen=True, kw_only=True, tag="additional_tools"):
 
 
 class CustomToolCallParam(Shape, frozen=True, kw_only=True, tag="custom_tool_call"):
+    """A call of a custom tool, in a request."""
+
     call_id: CallId
     name: str
     input: str
@@ -135,12 +159,16 @@ class CustomToolCallParam(Shape, frozen=True, kw_only=True, tag="custom_tool_cal
 
 
 class CustomToolCall(CustomToolCallParam, frozen=True, kw_only=True, tag="custom_tool_call"):
+    """A call of a custom tool, in a response."""
+
     id: str
     call_id: str
     status: ItemStatus
 
 
 class CustomToolCallOutputParam(Shape, frozen=True, kw_only=True, tag="custom_tool_call_output"):
+    """The output of a custom tool call, in a request."""
+
     call_id: CallId
     output: Text10M | list[ToolOutputContentParam]
     id: str | None | UnsetType = UNSET
@@ -149,11 +177,15 @@ class CustomToolCallOutputParam(Shape, frozen=True, kw_only=True, tag="custom_to
 
 
 class CustomToolCallOutput(CustomToolCallOutputParam, frozen=True, kw_only=True, tag="custom_tool_call_output"):
+    """The output of a custom tool call, in a response."""
+
     id: str
     status: ItemStatus
 
 
 class ToolSearchCall(Shape, frozen=True, kw_only=True, tag="tool_search_call"):
+    """A search for tools."""
+
     arguments: Any
     execution: str | UnsetType = UNSET
     call_id: str | None | UnsetType = UNSET
@@ -162,6 +194,8 @@ class ToolSearchCall(Shape, frozen=True, kw_only=True, tag="tool_search_call"):
 
 
 class ToolSearchOutput(Shape, frozen=True, kw_only=True, tag="tool_search_output"):
+    """The tools that a search returned."""
+
     tools: list[ToolParam]
     execution: str | UnsetType = UNSET
     call_id: str | None | UnsetType = UNSET
@@ -178,32 +212,44 @@ class _Hosted(Shape, frozen=True, kw_only=True):
 
 
 class WebSearchCall(_Hosted, frozen=True, kw_only=True, tag="web_search_call"):
+    """A web search, which the server runs."""
+
     action: dict[str, Any] | None | UnsetType = UNSET
 
 
 class FileSearchCall(_Hosted, frozen=True, kw_only=True, tag="file_search_call"):
+    """A search in files, which the server runs."""
+
     queries: list[str]
     results: list[dict[str, Any]] | None | UnsetType = UNSET
 
 
 class CodeInterpreterCall(_Hosted, frozen=True, kw_only=True, tag="code_interpreter_call"):
+    """A call of the code interpreter, which the server runs."""
+
     container_id: str | UnsetType = UNSET
     code: str | None | UnsetType = UNSET
     outputs: list[dict[str, Any]] | None | UnsetType = UNSET
 
 
 class ImageGenerationCall(_Hosted, frozen=True, kw_only=True, tag="image_generation_call"):
+    """A generated image."""
+
     result: str | None | UnsetType = UNSET
     revised_prompt: str | None | UnsetType = UNSET
 
 
 class ComputerCall(_Hosted, frozen=True, kw_only=True, tag="computer_call"):
+    """An action on a computer."""
+
     call_id: str
     action: dict[str, Any] | UnsetType = UNSET
     pending_safety_checks: list[dict[str, Any]] | UnsetType = UNSET
 
 
 class ComputerCallOutput(_Hosted, frozen=True, kw_only=True, tag="computer_call_output"):
+    """The result of an action on a computer, such as a screenshot."""
+
     call_id: str
     output: dict[str, Any]
     acknowledged_safety_checks: list[dict[str, Any]] | None | UnsetType = UNSET
@@ -211,37 +257,51 @@ class ComputerCallOutput(_Hosted, frozen=True, kw_only=True, tag="computer_call_
 
 
 class LocalShellCall(_Hosted, frozen=True, kw_only=True, tag="local_shell_call"):
+    """A command for the client's shell."""
+
     action: dict[str, Any]
     call_id: str | None | UnsetType = UNSET
 
 
 class LocalShellCallOutput(_Hosted, frozen=True, kw_only=True, tag="local_shell_call_output"):
+    """The output of a command of the client's shell."""
+
     output: str
     call_id: str | UnsetType = UNSET
 
 
 class ShellCall(_Hosted, frozen=True, kw_only=True, tag="shell_call"):
+    """Commands for a shell."""
+
     call_id: str
     action: dict[str, Any]
 
 
 class ShellCallOutput(_Hosted, frozen=True, kw_only=True, tag="shell_call_output"):
+    """The output of commands of a shell."""
+
     call_id: str
     output: list[dict[str, Any]]
     max_output_length: int | None | UnsetType = UNSET
 
 
 class ApplyPatchCall(_Hosted, frozen=True, kw_only=True, tag="apply_patch_call"):
+    """A call of the patch tool."""
+
     call_id: str
     operation: dict[str, Any]
 
 
 class ApplyPatchCallOutput(_Hosted, frozen=True, kw_only=True, tag="apply_patch_call_output"):
+    """The output of a call of the patch tool."""
+
     call_id: str
     output: str | None | UnsetType = UNSET
 
 
 class McpCall(_Hosted, frozen=True, kw_only=True, tag="mcp_call"):
+    """A call of an MCP tool, which the server runs."""
+
     server_label: str
     name: str
     arguments: str
@@ -251,18 +311,24 @@ class McpCall(_Hosted, frozen=True, kw_only=True, tag="mcp_call"):
 
 
 class McpListTools(_Hosted, frozen=True, kw_only=True, tag="mcp_list_tools"):
+    """The tools of an MCP server."""
+
     server_label: str
     tools: list[dict[str, Any]]
     error: Any = UNSET
 
 
 class McpApprovalRequest(_Hosted, frozen=True, kw_only=True, tag="mcp_approval_request"):
+    """A request of the server to approve a call of an MCP tool."""
+
     server_label: str
     name: str
     arguments: str
 
 
 class McpApprovalResponse(_Hosted, frozen=True, kw_only=True, tag="mcp_approval_response"):
+    """The approval or the refusal of a call of an MCP tool."""
+
     approval_request_id: str
     approve: bool
     reason: str | None | UnsetType = UNSET

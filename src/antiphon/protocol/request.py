@@ -40,6 +40,8 @@ class JsonObjectFormat(Shape, frozen=True, kw_only=True, tag="json_object"):
 
 
 class JsonSchemaFormatParam(Shape, frozen=True, kw_only=True, tag="json_schema"):
+    """An answer that follows a JSON schema."""
+
     name: str | UnsetType = UNSET
     description: str | None | UnsetType = UNSET
     schema: JsonSchema | None | UnsetType = UNSET
@@ -50,15 +52,21 @@ TextFormatParam = TextFormat | JsonObjectFormat | JsonSchemaFormatParam
 
 
 class TextParam(Shape, frozen=True, kw_only=True):
+    """The settings of the text output: its format and its verbosity."""
+
     format: TextFormatParam | None | UnsetType = UNSET
     verbosity: Verbosity | None | UnsetType = UNSET
 
 
 class StreamOptions(Shape, frozen=True, kw_only=True):
+    """The settings of a stream."""
+
     include_obfuscation: bool | UnsetType = UNSET
 
 
 class ReasoningConfigParam(Shape, frozen=True, kw_only=True):
+    """The settings of reasoning: its effort and its summary."""
+
     effort: ReasoningEffort | None | UnsetType = UNSET
     summary: ReasoningSummary | None | UnsetType = UNSET
 

@@ -40,18 +40,26 @@ from antiphon.protocol.tools import (
 
 
 class IncompleteDetails(Shape, frozen=True, kw_only=True):
+    """Why a response is incomplete."""
+
     reason: str
 
 
 class InputTokensDetails(Shape, frozen=True, kw_only=True):
+    """How many input tokens came from a cache."""
+
     cached_tokens: int
 
 
 class OutputTokensDetails(Shape, frozen=True, kw_only=True):
+    """How many output tokens are reasoning."""
+
     reasoning_tokens: int
 
 
 class Usage(Shape, frozen=True, kw_only=True):
+    """The tokens of a response."""
+
     input_tokens: int
     output_tokens: int
     total_tokens: int
@@ -60,6 +68,8 @@ class Usage(Shape, frozen=True, kw_only=True):
 
 
 class JsonSchemaFormat(JsonSchemaFormatParam, frozen=True, kw_only=True, tag="json_schema"):
+    """An answer that follows a JSON schema, in a response."""
+
     name: str
     description: str | None
     # The published schema allows only null here. The requested schema is echoed anyway (HTTP-2).
@@ -68,11 +78,15 @@ class JsonSchemaFormat(JsonSchemaFormatParam, frozen=True, kw_only=True, tag="js
 
 
 class TextConfig(Shape, frozen=True, kw_only=True):
+    """The settings of the text output, in a response."""
+
     format: TextFormat | JsonObjectFormat | JsonSchemaFormat
     verbosity: Verbosity | UnsetType = UNSET
 
 
 class ReasoningConfig(Shape, frozen=True, kw_only=True):
+    """The settings of reasoning, in a response."""
+
     effort: ReasoningEffort | None
     summary: ReasoningSummary | None
 

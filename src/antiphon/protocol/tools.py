@@ -28,6 +28,8 @@ class UnknownTool(Unknown, frozen=True, kw_only=True, tag=UNKNOWN_TAG):
 
 
 class FunctionToolParam(Shape, frozen=True, kw_only=True, tag="function"):
+    """A function that the model may call: its name, its description and the JSON schema of its arguments."""
+
     name: ToolName
     description: str | None | UnsetType = UNSET
     parameters: JsonSchema | None | UnsetType = UNSET
@@ -36,6 +38,8 @@ class FunctionToolParam(Shape, frozen=True, kw_only=True, tag="function"):
 
 
 class FunctionTool(FunctionToolParam, frozen=True, kw_only=True, tag="function"):
+    """A function that the model may call, in a response."""
+
     name: str
     description: str | None
     parameters: JsonSchema | None
@@ -54,6 +58,8 @@ class GrammarFormat(Shape, frozen=True, kw_only=True, tag="grammar"):
 
 
 class CustomTool(Shape, frozen=True, kw_only=True, tag="custom"):
+    """A tool with free text as its input."""
+
     name: str
     description: str | None | UnsetType = UNSET
     format: TextFormatOfTool | GrammarFormat | None | UnsetType = UNSET
@@ -77,6 +83,8 @@ class ToolSearchTool(Shape, frozen=True, kw_only=True, tag="tool_search"):
 
 
 class WebSearchTool(Shape, frozen=True, kw_only=True, tag="web_search"):
+    """Web search, which the server runs."""
+
     external_web_access: bool | None | UnsetType = UNSET
     indexed_web_access: bool | None | UnsetType = UNSET
     filters: dict[str, Any] | None | UnsetType = UNSET
@@ -86,11 +94,15 @@ class WebSearchTool(Shape, frozen=True, kw_only=True, tag="web_search"):
 
 
 class WebSearchPreviewTool(Shape, frozen=True, kw_only=True, tag="web_search_preview"):
+    """Web search under its older name."""
+
     user_location: dict[str, Any] | None | UnsetType = UNSET
     search_context_size: str | None | UnsetType = UNSET
 
 
 class FileSearchTool(Shape, frozen=True, kw_only=True, tag="file_search"):
+    """Search in files, which the server runs."""
+
     vector_store_ids: list[str]
     max_num_results: int | None | UnsetType = UNSET
     ranking_options: dict[str, Any] | None | UnsetType = UNSET
@@ -98,10 +110,14 @@ class FileSearchTool(Shape, frozen=True, kw_only=True, tag="file_search"):
 
 
 class CodeInterpreterTool(Shape, frozen=True, kw_only=True, tag="code_interpreter"):
+    """The code interpreter, which the server runs."""
+
     container: str | dict[str, Any] | UnsetType = UNSET
 
 
 class ImageGenerationTool(Shape, frozen=True, kw_only=True, tag="image_generation"):
+    """Generation of images, which the server runs."""
+
     model: str | None | UnsetType = UNSET
     quality: str | None | UnsetType = UNSET
     size: str | None | UnsetType = UNSET
@@ -109,12 +125,16 @@ class ImageGenerationTool(Shape, frozen=True, kw_only=True, tag="image_generatio
 
 
 class ComputerTool(Shape, frozen=True, kw_only=True, tag="computer_use_preview"):
+    """A computer that the model controls."""
+
     environment: str
     display_width: int
     display_height: int
 
 
 class McpTool(Shape, frozen=True, kw_only=True, tag="mcp"):
+    """An MCP server, whose tools the server calls."""
+
     server_label: str
     server_url: str | None | UnsetType = UNSET
     server_description: str | None | UnsetType = UNSET
@@ -130,6 +150,8 @@ class LocalShellTool(Shape, frozen=True, kw_only=True, tag="local_shell"):
 
 
 class ShellTool(Shape, frozen=True, kw_only=True, tag="shell"):
+    """A shell."""
+
     environment: dict[str, Any] | None | UnsetType = UNSET
 
 
@@ -175,15 +197,21 @@ class UnknownToolChoice(Unknown, frozen=True, kw_only=True, tag=UNKNOWN_TAG):
 
 
 class FunctionToolChoice(Shape, frozen=True, kw_only=True, tag="function"):
+    """The function that the model must call, in a response."""
+
     name: str | UnsetType = UNSET
     namespace: str | UnsetType = UNSET
 
 
 class SpecificFunction(FunctionToolChoice, frozen=True, kw_only=True, tag="function"):
+    """The function that the model must call, in a request."""
+
     name: str
 
 
 class SpecificCustom(Shape, frozen=True, kw_only=True, tag="custom"):
+    """The custom tool that the model must call."""
+
     name: str
     namespace: str | UnsetType = UNSET
 
@@ -192,11 +220,15 @@ SpecificToolChoice = SpecificFunction | SpecificCustom | UnknownToolChoice
 
 
 class AllowedToolsParam(Shape, frozen=True, kw_only=True, tag="allowed_tools"):
+    """The tools that the model may call, out of those in `tools`."""
+
     tools: Annotated[list[SpecificToolChoice], Meta(min_length=1, max_length=128)]
     mode: ToolChoiceValue | UnsetType = UNSET
 
 
 class AllowedTools(Shape, frozen=True, kw_only=True, tag="allowed_tools"):
+    """The tools that the model may call, in a response."""
+
     tools: list[FunctionToolChoice | SpecificCustom | UnknownToolChoice]
     mode: ToolChoiceValue
 

@@ -42,14 +42,20 @@ class ThreadItem(Struct, frozen=True, kw_only=True):
 
 
 class AgentMessageItem(ThreadItem, frozen=True, kw_only=True, tag="agent_message"):
+    """A message of the agent."""
+
     text: str = ""
 
 
 class ReasoningItem(ThreadItem, frozen=True, kw_only=True, tag="reasoning"):
+    """Reasoning of the agent."""
+
     text: str = ""
 
 
 class ToolInvocationItem(ThreadItem, frozen=True, kw_only=True, tag="tool_invocation"):
+    """A call of a tool by the agent."""
+
     tool_name: str
     arguments: Any = None
     tool_call_id: str | None = None
@@ -57,6 +63,8 @@ class ToolInvocationItem(ThreadItem, frozen=True, kw_only=True, tag="tool_invoca
 
 
 class ToolOutputItem(ThreadItem, frozen=True, kw_only=True, tag="tool_output"):
+    """The output of a tool call."""
+
     call_id: str  # the id of the invocation's item
     tool_call_id: str | None = None
     output: str = ""
@@ -80,6 +88,8 @@ class McpToolCallItem(ThreadItem, frozen=True, kw_only=True, tag="mcp_tool_call"
 
 
 class CommandExecutionItem(ThreadItem, frozen=True, kw_only=True, tag="command_execution"):
+    """A command that the agent runs."""
+
     command: str
     aggregated_output: str = ""
     exit_code: int | None = None
@@ -87,15 +97,21 @@ class CommandExecutionItem(ThreadItem, frozen=True, kw_only=True, tag="command_e
 
 
 class FileChangeItem(ThreadItem, frozen=True, kw_only=True, tag="file_change"):
+    """Changes of files by the agent."""
+
     changes: list[JsonObject]  # of path and kind
     status: str = "completed"
 
 
 class WebSearchItem(ThreadItem, frozen=True, kw_only=True, tag="web_search"):
+    """A web search of the agent."""
+
     query: str
 
 
 class ErrorItem(ThreadItem, frozen=True, kw_only=True, tag="error"):
+    """An error that the agent reports."""
+
     message: str
 
 
@@ -106,14 +122,18 @@ class OtherItem(ThreadItem, frozen=True, kw_only=True):
 
 
 class ThreadStarted(Struct, frozen=True, kw_only=True, tag="thread.started"):
+    """A thread begins."""
+
     thread_id: str = ""
 
 
 class TurnStarted(Struct, frozen=True, tag="turn.started"):
-    pass
+    """A turn begins."""
 
 
 class TurnCompleted(Struct, frozen=True, kw_only=True, tag="turn.completed"):
+    """A turn is complete."""
+
     usage: AgentUsage | None = None
 
 
@@ -138,14 +158,20 @@ class TurnFailed(Struct, frozen=True, kw_only=True, tag="turn.failed"):
 
 
 class ItemStarted(Struct, frozen=True, kw_only=True, tag="item.started"):
+    """An item begins."""
+
     item: ThreadItem
 
 
 class ItemUpdated(Struct, frozen=True, kw_only=True, tag="item.updated"):
+    """An item has changed."""
+
     item: ThreadItem
 
 
 class ItemCompleted(Struct, frozen=True, kw_only=True, tag="item.completed"):
+    """An item is complete."""
+
     item: ThreadItem
 
 
