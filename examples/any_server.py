@@ -9,14 +9,14 @@ import sys
 from antiphon import Client
 
 if len(sys.argv) != 4:
-    sys.exit("expected three arguments: an address, a dialect or a profile, and a model")
-url, name, model = sys.argv[1:]
+    sys.exit("expected three arguments: a URL, a dialect or a profile, and a model")
+url, profile, model = sys.argv[1:]
 
 with Client(
     url,
     key=os.environ.get("SERVER_KEY"),
     model=model,
-    profile=name,  # each dialect has a profile of its own name
+    profile=profile,  # each dialect has a profile with the same name
     on_losses=lambda losses: print(*losses, sep="\n", file=sys.stderr),
 ) as client:
     response = client.create("Say hello in three languages.", max_output_tokens=200, tools=[{"type": "web_search"}])

@@ -1,4 +1,4 @@
-"""An answer as an object: a type defines its fields, the server follows the schema, and the program decodes the text."""
+"""Reads an answer as an object: a type defines the fields, the server follows the schema, the program decodes it."""
 
 import os
 from typing import Literal
@@ -17,11 +17,16 @@ class Review(msgspec.Struct):
 
 
 schema = msgspec.json.schema(Review)["$defs"]["Review"]
-format = {"type": "json_schema", "name": "review", "schema": {**schema, "additionalProperties": False}, "strict": True}
+text_format = {
+    "type": "json_schema",
+    "name": "review",
+    "schema": {**schema, "additionalProperties": False},
+    "strict": True,
+}
 
 with Client(model=os.environ.get("ANTIPHON_MODEL", "local")) as client:
     response = client.create(
-        "Review: 'The soup was cold, but I would come back for the cake.'", text={"format": format}
+        "Review: 'The soup was cold, but I would come back for the cake.'", text={"format": text_format}
     )
 
 review = msgspec.json.decode(response.output_text, type=Review)

@@ -16,8 +16,8 @@ async def weather(city: str, unit: Literal["celsius", "fahrenheit"] = "celsius")
     """Return the current weather in a city.
 
     Args:
-        city: its name, in English
-        unit: of the temperature
+        city: the English name of the city
+        unit: the unit of the temperature
     """
     await asyncio.sleep(0)  # a real function would call a weather service
     return {"city": city, "sky": "clear", "temperature": 21 if unit == "celsius" else 70}
@@ -28,9 +28,8 @@ def time_in(zone: Annotated[str, "such as Europe/Paris"]) -> str:
     try:
         return datetime.now(ZoneInfo(zone)).isoformat(timespec="minutes")
     except ZoneInfoNotFoundError:
-        raise ValueError(
-            f"there is no time zone {zone!r}"
-        ) from None  # the model gets this error and may try another zone
+        # The model gets this error and may try another zone.
+        raise ValueError(f"unknown time zone {zone!r}") from None
 
 
 async def main() -> None:

@@ -13,7 +13,11 @@ BODY = b"""{
     {"type": "function_call_output", "call_id": "call_1", "output": "21 degrees"}
   ],
   "tools": [
-    {"type": "function", "name": "weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}},
+    {
+      "type": "function",
+      "name": "weather",
+      "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}
+    },
     {"type": "web_search"}
   ],
   "max_output_tokens": 300

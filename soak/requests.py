@@ -1,4 +1,4 @@
-"""Creates the requests of the soak test: two thirds healthy, one third with a fault, each with a check of the answer."""
+"""Creates the requests of the soak test, two thirds healthy and one third with a fault, with checks of the answers."""
 
 from __future__ import annotations
 

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 from tests.sources import REPO, source_files
-from tools.mission_page import PAGE, REACHED_BY, named_by_tests, page, scope
+from tools.mission_page import PAGE, USAGE, find_tests_by_row, page, scope
 from tools.requirement_rows import requirements
 
 from antiphon.check.findings import SHOULD_ROWS
 
 ROWS = requirements()
 NOT_DONE = {"TOOL-5"}
-NAMED = named_by_tests()
+TESTS_BY_ROW = find_tests_by_row()
 CITING = source_files(
     "src", "tests", "tools", "bench", "soak", "docs", "examples", "integrations", "README.md", "Makefile"
 )
@@ -24,12 +24,12 @@ STANDARDS = {"AES-256", "SHA-256", "SSH-2", "PDF-1", "UTF-8", "UTF-16", "UTF-32"
 
 @pytest.mark.parametrize("row", [id for id in ROWS if id not in NOT_DONE])
 def test_row_is_named_by_a_test(row: str) -> None:
-    assert NAMED.get(row), f"no test names {row} in its name or docstring"
+    assert TESTS_BY_ROW.get(row), f"no test names {row} in its name or docstring"
 
 
 def test_unfinished_row_is_named_by_no_test_and_says_so() -> None:
     for row in NOT_DONE:
-        assert row not in NAMED
+        assert row not in TESTS_BY_ROW
         assert f"No test names {row} yet." in (REPO / "docs" / "requirements.md").read_text(encoding="utf-8")
 
 
@@ -61,7 +61,7 @@ def test_check_levels_match_the_requirements() -> None:
 
 
 def test_every_row_of_the_scope_has_its_tests() -> None:
-    assert [row.id for rows in scope().values() for row in rows] == list(REACHED_BY)
+    assert [row.id for rows in scope().values() for row in rows] == list(USAGE)
 
 
 def test_mission_page_is_generated_from_the_tests() -> None:

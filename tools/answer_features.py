@@ -13,11 +13,11 @@ from antiphon.dialects.dialect import ServerDialectName
 SEALED: Final = seal_reasoning("acme", {"a": "b"})
 
 
-def _message(content: Any = "Hello.", **members: Any) -> Json:
+def _chat_answer(content: Any = "Hello.", **members: Any) -> Json:
     return {"choices": [{"index": 0, "message": {"role": "assistant", "content": content, **members}}]}
 
 
-def _ending(chat: str, status: Json, messages: str, gemini: str) -> dict[ServerDialectName, Json]:
+def _end_of_answer(chat: str, status: Json, messages: str, gemini: str) -> dict[ServerDialectName, Json]:
     return {
         "chat": {"choices": [{"message": {"content": "Hello."}, "finish_reason": chat}]},
         "responses": status,
@@ -41,7 +41,7 @@ def _hub_call(name: str) -> Json:
     }
 
 
-def _gemini(*parts: Json) -> Json:
+def _gemini_answer(*parts: Json) -> Json:
     return {"candidates": [{"content": {"role": "model", "parts": list(parts)}, "finishReason": "STOP"}]}
 
 
@@ -60,33 +60,33 @@ def _usage(*, cached: int = 0, reasoning: int = 0) -> Json:
     }
 
 
-HELLO: Final = {"type": "text", "text": "Hello."}
-PAGE: Final = "https://news.example/today"
+HELLO_TEXT: Final = {"type": "text", "text": "Hello."}
+PAGE_URL: Final = "https://news.example/today"
 ANSWERS: Final[dict[str, list[Feature]]] = {
     "Text and tool calls": [
         Feature(
             "text",
             {
-                "chat": _message(),
+                "chat": _chat_answer(),
                 "responses": {"output": [_hub_text()]},
-                "messages": {"content": [HELLO]},
-                "gemini": _gemini({"text": "Hello."}),
+                "messages": {"content": [HELLO_TEXT]},
+                "gemini": _gemini_answer({"text": "Hello."}),
             },
             mark="Hello.",
         ),
         Feature(
             "text and parallel calls in one turn",
             {
-                "chat": _message(tool_calls=[_chat_call("one"), _chat_call("two")]),
+                "chat": _chat_answer(tool_calls=[_chat_call("one"), _chat_call("two")]),
                 "responses": {"output": [_hub_text(), _hub_call("one"), _hub_call("two")]},
                 "messages": {
-                    "content": [HELLO]
+                    "content": [HELLO_TEXT]
                     + [
                         {"type": "tool_use", "id": f"call_{name}", "name": name, "input": {"city": "Bonn"}}
                         for name in ("one", "two")
                     ]
                 },
-                "gemini": _gemini(
+                "gemini": _gemini_answer(
                     {"text": "Hello."},
                     *(
                         {"functionCall": {"id": f"call_{name}", "name": name, "args": {"city": "Bonn"}}}
@@ -99,7 +99,7 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
         Feature(
             "call of a `custom` tool",
             {
-                "chat": _message(
+                "chat": _chat_answer(
                     content=None,
                     tool_calls=[{"id": "call_1", "type": "custom", "custom": {"name": "patch", "input": "+1"}}],
                 ),
@@ -117,12 +117,12 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
                 },
             },
             mark="+1",
-            how="a call of the function that replaces it",
+            note="a call of the function that replaces it",
         ),
         Feature(
             "refusal",
             {
-                "chat": _message(content=None, refusal="I will not."),
+                "chat": _chat_answer(content=None, refusal="I will not."),
                 "responses": {
                     "output": [
                         {
@@ -137,16 +137,16 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
                 "messages": {"content": [{"type": "text", "text": "I will not."}], "stop_reason": "refusal"},
             },
             mark="I will not.",
-            how="text, with the reason at the end",
+            note="text, with the reason at the end",
         ),
         Feature(
             "citations of web pages",
             {
-                "chat": _message(
+                "chat": _chat_answer(
                     annotations=[
                         {
                             "type": "url_citation",
-                            "url_citation": {"url": PAGE, "title": "T", "start_index": 0, "end_index": 6},
+                            "url_citation": {"url": PAGE_URL, "title": "T", "start_index": 0, "end_index": 6},
                         }
                     ]
                 ),
@@ -154,7 +154,13 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
                     "output": [
                         _hub_text(
                             annotations=[
-                                {"type": "url_citation", "url": PAGE, "title": "T", "start_index": 0, "end_index": 6}
+                                {
+                                    "type": "url_citation",
+                                    "url": PAGE_URL,
+                                    "title": "T",
+                                    "start_index": 0,
+                                    "end_index": 6,
+                                }
                             ]
                         )
                     ]
@@ -162,11 +168,11 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
                 "messages": {
                     "content": [
                         {
-                            **HELLO,
+                            **HELLO_TEXT,
                             "citations": [
                                 {
                                     "type": "web_search_result_location",
-                                    "url": PAGE,
+                                    "url": PAGE_URL,
                                     "title": "T",
                                     "encrypted_index": "x",
                                     "cited_text": "Hello.",
@@ -181,7 +187,7 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
                             "content": {"role": "model", "parts": [{"text": "Hello."}]},
                             "finishReason": "STOP",
                             "groundingMetadata": {
-                                "groundingChunks": [{"web": {"uri": PAGE, "title": "T"}}],
+                                "groundingChunks": [{"web": {"uri": PAGE_URL, "title": "T"}}],
                                 "groundingSupports": [
                                     {
                                         "segment": {"startIndex": 0, "endIndex": 6, "text": "Hello."},
@@ -193,8 +199,8 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
                     ]
                 },
             },
-            mark=PAGE,
-            how="a citation in another form",
+            mark=PAGE_URL,
+            note="a citation in another form",
         ),
         Feature(
             "logprobs",
@@ -226,11 +232,11 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
                 },
             },
             mark="-0.125",
-            how="without the bytes of each token",
+            note="without the bytes of each token",
         ),
         Feature(
             "image",
-            {"gemini": _gemini({"inlineData": {"mimeType": "image/png", "data": PIXEL}})},
+            {"gemini": _gemini_answer({"inlineData": {"mimeType": "image/png", "data": PIXEL}})},
             mark=PIXEL,
         ),
         Feature(
@@ -260,7 +266,7 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
                             "name": "web_search",
                             "input": {"query": "news"},
                         },
-                        HELLO,
+                        HELLO_TEXT,
                     ]
                 }
             },
@@ -268,7 +274,11 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
         ),
         Feature(
             "call of a hosted tool: code execution of Gemini",
-            {"gemini": _gemini({"executableCode": {"language": "PYTHON", "code": "print(5)"}}, {"text": "Hello."})},
+            {
+                "gemini": _gemini_answer(
+                    {"executableCode": {"language": "PYTHON", "code": "print(5)"}}, {"text": "Hello."}
+                )
+            },
             mark="print(5)",
         ),
     ],
@@ -276,7 +286,7 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
         Feature(
             "text of the reasoning",
             {
-                "chat": _message(reasoning_content="Hm."),
+                "chat": _chat_answer(reasoning_content="Hm."),
                 "responses": {
                     "output": [
                         {
@@ -288,11 +298,11 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
                         _hub_text(),
                     ]
                 },
-                "messages": {"content": [{"type": "thinking", "thinking": "Hm.", "signature": ""}, HELLO]},
-                "gemini": _gemini({"text": "Hm.", "thought": True}, {"text": "Hello."}),
+                "messages": {"content": [{"type": "thinking", "thinking": "Hm.", "signature": ""}, HELLO_TEXT]},
+                "gemini": _gemini_answer({"text": "Hm.", "thought": True}, {"text": "Hello."}),
             },
             mark="Hm.",
-            how="a summary",
+            note="a summary",
         ),
         Feature(
             "summary of the reasoning",
@@ -305,29 +315,29 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
                 },
             },
             mark="Hm.",
-            how="sent as the text of the reasoning",
+            note="sent as the text of the reasoning",
         ),
         Feature(
             "sealed data for the server that made it",
             {
-                "chat": _message(reasoning_details=[{"type": "reasoning.encrypted", "data": SEALED}]),
+                "chat": _chat_answer(reasoning_details=[{"type": "reasoning.encrypted", "data": SEALED}]),
                 "responses": {
                     "output": [
                         {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": SEALED},
                         _hub_text(),
                     ]
                 },
-                "messages": {"content": [{"type": "redacted_thinking", "data": SEALED}, HELLO]},
-                "gemini": _gemini({"text": "Hello.", "thoughtSignature": b64encode(SEALED.encode()).decode()}),
+                "messages": {"content": [{"type": "redacted_thinking", "data": SEALED}, HELLO_TEXT]},
+                "gemini": _gemini_answer({"text": "Hello.", "thoughtSignature": b64encode(SEALED.encode()).decode()}),
             },
             mark="antiphon.reasoning.",
-            how="in an envelope with the name of that server",
+            note="in an envelope with the name of that server",
         ),
     ],
     "End of the answer": [
         Feature(
             "truncated by the token limit",
-            _ending(
+            _end_of_answer(
                 "length",
                 {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}},
                 "max_tokens",
@@ -336,14 +346,14 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
         ),
         Feature(
             "stopped by a filter",
-            _ending(
+            _end_of_answer(
                 "content_filter",
                 {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}},
                 "refusal",
                 "SAFETY",
             ),
             mark="refus",
-            how="a refusal",
+            note="a refusal",
         ),
         Feature(
             "ended by a malformed tool call",
@@ -424,16 +434,16 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
             {"messages": {"usage": {"input_tokens": 40, "cache_creation_input_tokens": 77, "output_tokens": 20}}},
             mark="cache_creation",
             other_marks=("117",),
-            how="counted as input tokens",
+            note="counted as input tokens",
         ),
     ],
 }
 # The events of a stream that fails in the middle, in the form of each dialect.
-BOOM: Final = b"The server is on fire."
+ERROR_MESSAGE: Final = b"The server is on fire."
 BROKEN_STREAMS: Final[dict[ServerDialectName, bytes]] = {
-    "chat": b'data: {"error":{"message":"%b","code":500}}\n\n' % BOOM,
+    "chat": b'data: {"error":{"message":"%b","code":500}}\n\n' % ERROR_MESSAGE,
     "responses": b'data: {"type":"error","sequence_number":1,"error":{"type":"server_error","message":"%b"}}\n\n'
-    % BOOM,
-    "messages": b'event: error\ndata: {"type":"error","error":{"type":"api_error","message":"%b"}}\n\n' % BOOM,
-    "gemini": b'data: {"error":{"code":500,"status":"INTERNAL","message":"%b"}}\n\n' % BOOM,
+    % ERROR_MESSAGE,
+    "messages": b'event: error\ndata: {"type":"error","error":{"type":"api_error","message":"%b"}}\n\n' % ERROR_MESSAGE,
+    "gemini": b'data: {"error":{"code":500,"status":"INTERNAL","message":"%b"}}\n\n' % ERROR_MESSAGE,
 }

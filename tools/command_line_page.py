@@ -29,28 +29,28 @@ are removed; with `--json` they are kept, escaped.
 
 
 def page() -> str:
-    """The whole page."""
+    """Returns the text of the page."""
     from antiphon.cli.entry import make_parser
 
-    before = os.environ.get("COLUMNS")
+    previous_columns = os.environ.get("COLUMNS")
     os.environ["COLUMNS"] = WIDTH
     try:
         sections = [_section(command) for command in _commands(make_parser())]
     finally:
         os.environ.pop("COLUMNS")
-        if before is not None:
-            os.environ["COLUMNS"] = before
+        if previous_columns is not None:
+            os.environ["COLUMNS"] = previous_columns
     return "\n".join([HEAD, *sections])
 
 
 def _commands(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
-    """The parser and those of its commands, in the order in which help names them."""
-    found = [parser]
+    """Returns the parser and the parsers of its commands, in the order of the help text."""
+    parsers = [parser]
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            for inner in action.choices.values():
-                found += _commands(inner)
-    return found
+            for subparser in action.choices.values():
+                parsers += _commands(subparser)
+    return parsers
 
 
 def _section(command: argparse.ArgumentParser) -> str:

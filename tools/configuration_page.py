@@ -31,44 +31,47 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
 
 
 def page() -> str:
-    """The whole page."""
-    sections = [section(name, shape) for name, shape in SECTIONS.items()]
-    return "\n\n".join([HEAD, f"```toml\n{EXAMPLE}```", RULES, *sections, DEFAULTS, providers()]) + "\n"
+    """Returns the text of the page."""
+    sections = [render_section(name, struct) for name, struct in SECTIONS.items()]
+    return "\n\n".join([HEAD, f"```toml\n{EXAMPLE}```", RULES, *sections, DEFAULTS, render_providers()]) + "\n"
 
 
-def section(name: str, shape: type[Struct]) -> str:
+def render_section(name: str, struct: type[Struct]) -> str:
     rows = [
-        f"| `{field.encode_name}` | {kind(field)} | {default(field)} | {meaning(field)} |" for field in fields(shape)
+        f"| `{field.encode_name}` | {describe_type(field)} | {describe_default(field)} | {describe_meaning(field)} |"
+        for field in fields(struct)
     ]
-    about = (shape.__doc__ or "").partition("\n\n    Example:")[0].replace("\n    ", " ")
+    introduction = (struct.__doc__ or "").partition("\n\n    Example:")[0].replace("\n    ", " ")
     return "\n".join(
-        [f"## {name}", "", about, "", "| setting | type | default | meaning |", "|---|---|---|---|", *rows]
+        [f"## {name}", "", introduction, "", "| setting | type | default | meaning |", "|---|---|---|---|", *rows]
     )
 
 
-def kind(field: FieldInfo) -> str:
+def describe_type(field: FieldInfo) -> str:
     return describe_toml_type(field.type).replace('"', "`")
 
 
-def default(field: FieldInfo) -> str:
+def describe_default(field: FieldInfo) -> str:
     value = field.default_factory() if field.default_factory is not NODEFAULT else field.default
     if value is NODEFAULT:
         return "required"
     return "" if value is None or value == "" else f"`{msgspec.json.encode(value).decode()}`"
 
 
-def meaning(field: FieldInfo) -> str:
+def describe_meaning(field: FieldInfo) -> str:
     notes = get_args(field.type)[1:] if get_origin(field.type) is Annotated else ()
-    said = next((note.description for note in notes if isinstance(note, Meta) and note.description), "")
-    return said.replace("|", "\\|")  # a bar would end the cell, also inside code
+    description = next((note.description for note in notes if isinstance(note, Meta) and note.description), "")
+    return description.replace("|", "\\|")  # a bar would end the cell, also inside code
 
 
-def providers() -> str:
-    rows = [f"| `{row.api_key_env}` | `{row.name}` | {names(row.name, row.models)} |" for row in builtin_providers()]
+def render_providers() -> str:
+    rows = [
+        f"| `{row.api_key_env}` | `{row.name}` | {render_names(row.name, row.models)} |" for row in builtin_providers()
+    ]
     return "\n".join(["| variable | upstream | models |", "|---|---|---|", *rows])
 
 
-def names(provider: str, patterns: list[str]) -> str:
+def render_names(provider: str, patterns: list[str]) -> str:
     return ", ".join(f"`{pattern}`" for pattern in (f"{provider}/*", *patterns))
 
 

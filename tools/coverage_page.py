@@ -52,8 +52,10 @@ def main() -> None:
 
 
 def make_rows(report: dict[str, Any], project: dict[str, Any]) -> list[Row]:
-    """One row for each package, and one for each module that `[tool.coverage.report] omit` excludes from its package.
-    `report` is a JSON report of coverage.py, and `project` the content of pyproject.toml."""
+    """Returns one row per package, and one per module that `[tool.coverage.report] omit` excludes from its package.
+
+    `report` is a JSON report of coverage.py, and `project` the content of pyproject.toml.
+    """
     settings = project["tool"]["coverage"]
     complete_packages = {name.removeprefix("antiphon.") for name in settings["run"]["source"]}
     summaries: dict[str, list[dict[str, int]]] = {}
@@ -64,7 +66,7 @@ def make_rows(report: dict[str, Any], project: dict[str, Any]) -> list[Row]:
 
 
 def find_problems(rows: Iterable[Row]) -> list[str]:
-    """One message for each package that must be covered completely and is not."""
+    """Returns one message for each package that must be covered completely and is not."""
     return [
         f"coverage of {row.name} is {row.percent} %: expected 100 %"
         for row in rows
@@ -73,7 +75,7 @@ def find_problems(rows: Iterable[Row]) -> list[str]:
 
 
 def page(rows: Iterable[Row]) -> str:
-    """The text of the page."""
+    """Returns the text of the page."""
     return HEAD + "".join(
         f"| `{row.name}` | {row.lines:,} | {row.branches:,} | {row.percent:.1f} % "
         f"| {'100 %' if row.must_be_complete else ''} |\n"
@@ -100,11 +102,11 @@ def _make_row(name: str, summaries: list[dict[str, int]], must_be_complete: bool
 
 
 def _read_report() -> dict[str, Any]:
-    """The JSON report of coverage.py on its data file, including the omitted modules."""
-    measured = coverage.Coverage()
-    measured.load()
+    """Returns the JSON report of coverage.py on its data file, including the omitted modules."""
+    measurement = coverage.Coverage()
+    measurement.load()
     with tempfile.NamedTemporaryFile() as file:
-        measured.json_report(outfile=file.name, omit=[])
+        measurement.json_report(outfile=file.name, omit=[])
         report: dict[str, Any] = json.loads(Path(file.name).read_bytes())
     return report
 

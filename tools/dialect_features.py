@@ -1,7 +1,7 @@
 """A feature of the support table in docs/dialects.md: its form in each dialect, in a request or in an answer.
 
-A dialect without an equivalent is absent; then `mark` is a text that shows whether the feature was carried. If the hub has no
-equivalent (`responses` is absent), the form of the client's dialect is expected at servers of the other dialects.
+A dialect without an equivalent is absent. Then `mark` is a text that shows whether the feature was carried. If the hub
+has no equivalent (`responses` is absent), the form of the client's dialect is expected at servers of other dialects.
 """
 
 from __future__ import annotations
@@ -16,20 +16,22 @@ Json = dict[str, Any]
 
 
 class Feature(NamedTuple):
-    """`said`: fields of a body that express it. Clients send them, and servers and the hub are expected to receive them."""
+    """A feature and its form in each dialect."""
 
     name: str
-    said: dict[ServerDialectName, Json]
+    # The fields of a body that express the feature. Clients send them; servers and the hub must receive them.
+    fields: dict[ServerDialectName, Json]
+    # A text that shows that the feature was carried, in any form.
     mark: str = ""
-    # A description of its form where another form is used; the table shows it.
-    how: str = ""
-    # Texts that show it in another form, besides `mark`.
+    # A note for the table that describes the other form, if another form is used.
+    note: str = ""
+    # Texts that show the feature in another form, besides `mark`.
     other_marks: tuple[str, ...] = ()
-    # Fields that are sent instead of `said`, if more fields are needed than are expected.
-    sent: Mapping[ServerDialectName, Json] = MappingProxyType({})
-    # The content of the reasoning envelope by dialect, and whether the receiving server made it.
-    sealed: dict[ServerDialectName, Json] | None = None
-    is_own: bool = True
+    # Fields that are also sent, or replace fields of the same name, but are not expected.
+    extra_fields: Mapping[ServerDialectName, Json] = MappingProxyType({})
+    # The content of the reasoning envelope by dialect, and whether it is from the receiving server.
+    sealed_reasoning: dict[ServerDialectName, Json] | None = None
+    is_own_reasoning: bool = True
 
 
 PIXEL: Final = "iVBORw0KGgo="

@@ -1,7 +1,7 @@
-"""Write docs/mission.md: every row of the project's scope, how to use the feature, and the tests that name the row.
+"""Generates docs/mission.md: every row of the project's scope, how to use the feature, and the tests that name the row.
 
-Usage: `PYTHONPATH=. python tools/mission_page.py`. The rows are those of docs/requirements.md. A test fails if the page is stale
-or if a row has no test.
+Usage: `PYTHONPATH=. python tools/mission_page.py`. The rows are those of docs/requirements.md. A test fails if the page
+is stale or if a row has no test.
 """
 
 from __future__ import annotations
@@ -16,53 +16,53 @@ from tools.requirement_rows import Requirement, requirements_by_section
 REPO: Final = Path(__file__).resolve().parent.parent
 PAGE: Final = REPO / "docs" / "mission.md"
 TESTS: Final = REPO / "tests"
-SHOWN: Final = 3  # the number of tests that are named for a row; the others are only counted
+MAX_NAMED_TESTS: Final = 3  # per row; the other tests are only counted
 
 
-def named_by_tests() -> dict[str, list[str]]:
-    """Return the tests of each row: those with its id in their name or docstring."""
-    named: dict[str, list[str]] = {}
+def find_tests_by_row() -> dict[str, list[str]]:
+    """Returns the tests of each row: those with its id in their name or docstring."""
+    tests: dict[str, list[str]] = {}
     for path in sorted(TESTS.rglob("test_*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-                words = f"{node.name.upper().replace('_', '-')} {ast.get_docstring(node) or ''}"
-                for row in dict.fromkeys(re.findall(r"\b([A-Z]{1,4}-\d+)\b", words)):
-                    named.setdefault(row, []).append(f"{path.relative_to(TESTS)}::{node.name}")
-    return named
+                text = f"{node.name.upper().replace('_', '-')} {ast.get_docstring(node) or ''}"
+                for row in dict.fromkeys(re.findall(r"\b([A-Z]{1,4}-\d+)\b", text)):
+                    tests.setdefault(row, []).append(f"{path.relative_to(TESTS)}::{node.name}")
+    return tests
 
 
 def page() -> str:
-    """Return the whole page."""
-    named = named_by_tests()
+    """Returns the text of the page."""
+    tests = find_tests_by_row()
     text = HEAD
     for title, rows in scope().items():
         text += f"\n## {title}\n\n| row | requirement | how to use it | tests |\n|---|---|---|---|\n"
         for row in rows:
-            text += f"| {row.id} | {row.text} | {REACHED_BY[row.id]} | {_listed(named.get(row.id, []))} |\n"
+            text += f"| {row.id} | {row.text} | {USAGE[row.id]} | {_render_tests(tests.get(row.id, []))} |\n"
     return text
 
 
 def scope() -> dict[str, list[Requirement]]:
-    """Return the scope sections of docs/requirements.md. Their titles begin with the letter of their rows."""
+    """Returns the scope sections of docs/requirements.md. Their titles begin with the letter of their rows."""
     sections = requirements_by_section()
     return {title: rows for title, rows in sections.items() if title.startswith(f"{rows[0].id.partition('-')[0]}. ")}
 
 
-def _listed(tests: list[str]) -> str:
-    shown = "<br>".join(f"`{test}`" for test in tests[:SHOWN])
-    return f"{shown}<br>and {len(tests) - SHOWN} more" if len(tests) > SHOWN else shown
+def _render_tests(tests: list[str]) -> str:
+    names = "<br>".join(f"`{test}`" for test in tests[:MAX_NAMED_TESTS])
+    return f"{names}<br>and {len(tests) - MAX_NAMED_TESTS} more" if len(tests) > MAX_NAMED_TESTS else names
 
 
 HEAD: Final = """# Scope and tests
 
-This page lists, for each row of the [scope of the project](requirements.md#scope-of-the-project), how to use the feature
-and which tests check it.
+This page lists, for each row of the [scope of the project](requirements.md#scope-of-the-project), how to use the
+feature and which tests check it.
 `tools/mission_page.py` generates the page from docs/requirements.md and the tests. A test fails if the page is stale.
 """
 VSCODE: Final = "`POST /v1/vscode/chat`; `antiphon.dialects.vscode`"
 PRODUCER: Final = "`antiphon.producer`; `antiphon serve --agent`"
 CHAT: Final = "`/v1/chat/completions`; chat upstreams; `antiphon translate`"
-REACHED_BY: Final = {
+USAGE: Final = {
     "A-1": VSCODE,
     "A-2": VSCODE,
     "A-3": VSCODE,

@@ -21,7 +21,7 @@ This page lists every module with the first sentence of its docstring. `tools/mo
 
 
 def page() -> str:
-    """The text of the page."""
+    """Returns the text of the page."""
     folders: dict[str, list[Path]] = {}
     for path in sorted(SOURCE.rglob("*.py")):
         if path.stem not in ("__init__", "__main__"):

@@ -1,7 +1,8 @@
-"""Print the path of the newest interpreter that the classifiers name, of another version than the one that runs this script.
+"""Prints the path of the newest supported interpreter whose version differs from that of the running interpreter.
 
-Each candidate is run before it is believed: a version manager's command may be on PATH and run nothing. Versions that pyenv keeps
-are found even if none is selected. stderr says what was found; without a second interpreter, stdout is empty.
+The classifiers in pyproject.toml name the supported versions. Candidates are on PATH and in the folder of pyenv. Each
+candidate is run first, because a command of a version manager may fail. Messages go to stderr. Without a second
+interpreter stdout is empty.
 """
 
 from __future__ import annotations
@@ -16,30 +17,30 @@ from pathlib import Path
 from typing import Final
 
 PROJECT: Final = Path(__file__).resolve().parent.parent / "pyproject.toml"
-SECONDS: Final = 30
-#: What it is, if it can make a virtualenv with pip in it.
-ASK: Final = 'import ensurepip, platform, venv; print("Python", platform.python_version())'
+TIMEOUT: Final = 30  # seconds
+#: Prints the version if the interpreter can create a virtualenv with pip.
+VERSION_PROGRAM: Final = 'import ensurepip, platform, venv; print("Python", platform.python_version())'
 
 
 def main() -> None:
     versions = re.findall(r'"Programming Language :: Python :: (\d+\.\d+)"', PROJECT.read_text(encoding="utf-8"))
-    own = "{}.{}".format(*sys.version_info[:2])
-    others = sorted((version for version in versions if version != own), key=_numbers, reverse=True)
+    running_version = "{}.{}".format(*sys.version_info[:2])
+    others = sorted((version for version in versions if version != running_version), key=_numbers, reverse=True)
     for version in others:
         for candidate in _candidates(version):
-            answer = _answer(candidate)
-            if answer.startswith(f"Python {version}."):
-                print(f"found {answer} beside {platform.python_version()}: {candidate}", file=sys.stderr)
+            output = _run_version_program(candidate)
+            if output.startswith(f"Python {version}."):
+                print(f"found {output} in addition to {platform.python_version()}: {candidate}", file=sys.stderr)
                 print(candidate)
                 return
-    print(f"found no Python {' or '.join(others)} beside {platform.python_version()}", file=sys.stderr)
+    print(f"found no Python {' or '.join(others)} in addition to {platform.python_version()}", file=sys.stderr)
 
 
 def _candidates(version: str) -> Iterator[Path]:
     for folder in os.get_exec_path():
         yield Path(folder, f"python{version}")
-    kept = (path for path in _pyenv_versions().glob(f"{version}.*") if re.fullmatch(r"[\d.]+", path.name))
-    for path in sorted(kept, key=lambda path: _numbers(path.name), reverse=True):
+    folders = (path for path in _pyenv_versions().glob(f"{version}.*") if re.fullmatch(r"[\d.]+", path.name))
+    for path in sorted(folders, key=lambda path: _numbers(path.name), reverse=True):
         yield path / "bin" / f"python{version}"
 
 
@@ -47,20 +48,20 @@ def _pyenv_versions() -> Path:
     return Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
 
 
-def _answer(candidate: Path) -> str:
-    """Nothing, if it does not run."""
+def _run_version_program(candidate: Path) -> str:
+    """Returns the output, or an empty string if the candidate fails."""
     try:
-        done = subprocess.run(
-            [candidate, "-c", ASK],
+        result = subprocess.run(
+            [candidate, "-c", VERSION_PROGRAM],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=SECONDS,
+            timeout=TIMEOUT,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return "" if done.returncode else done.stdout.strip()
+    return "" if result.returncode else result.stdout.strip()
 
 
 def _numbers(version: str) -> tuple[int, ...]:

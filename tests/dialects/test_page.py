@@ -1,5 +1,4 @@
-"""docs/dialects.md describes the translators: its table is computed by running them, and nothing in it is lost in
-silence."""
+"""Tests of the support table in docs/dialects.md, which is computed by running the translators."""
 
 from __future__ import annotations
 
@@ -14,15 +13,15 @@ from tools.dialects_page import (
     PAGE,
     VanishedError,
     Verdict,
-    broken_stream,
+    carries_stream_error,
     contains,
-    judged,
+    judge,
     page,
 )
 
 from antiphon.protocol.losses import Loss
 
-FEATURE = Feature("a field", {"chat": {"field": 1}}, mark="MARK", how="in other words")
+FEATURE = Feature("a field", {"chat": {"field": 1}}, mark="MARK", note="in other words")
 LOSS = Loss("field", "the field", "there is no place for it")
 
 
@@ -34,7 +33,7 @@ def test_table_equals_the_output_of_the_translators() -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "losses", "verdict"),
+    ("output", "losses", "verdict"),
     [
         (b'{"field":1}', [], Verdict("carried")),
         (b'{"field":1}', [LOSS], Verdict("approximated", "the field (there is no place for it)")),
@@ -44,18 +43,18 @@ def test_table_equals_the_output_of_the_translators() -> None:
         (b"{}", [Loss("field", "image omitted: x")], Verdict("lost", "a note in the text replaces it")),
     ],
 )
-def test_verdict_follows_from_the_result_and_the_losses(made: bytes, losses: list[Loss], verdict: Verdict) -> None:
-    assert judged(FEATURE, made, FEATURE.said["chat"], losses) == verdict
+def test_verdict_follows_from_the_result_and_the_losses(output: bytes, losses: list[Loss], verdict: Verdict) -> None:
+    assert judge(FEATURE, output, FEATURE.fields["chat"], losses) == verdict
 
 
 def test_silent_loss_raises_vanished_error() -> None:
     """F-4."""
     with pytest.raises(VanishedError, match="a field"):
-        judged(FEATURE, b"{}", FEATURE.said["chat"], [])
+        judge(FEATURE, b"{}", FEATURE.fields["chat"], [])
 
 
 @pytest.mark.parametrize(
-    ("made", "wanted", "is_there"),
+    ("output", "expected", "is_contained"),
     [
         ({"a": 1, "b": 2}, {"a": 1}, True),
         ({"a": 2}, {"a": 1}, False),
@@ -67,11 +66,11 @@ def test_silent_loss_raises_vanished_error() -> None:
         (None, [1], False),
     ],
 )
-def test_contains_requires_the_expected_values_in_order(made: Any, wanted: Any, is_there: bool) -> None:
-    assert contains(made, wanted) is is_there
+def test_contains_requires_the_expected_values_in_order(output: Any, expected: Any, is_contained: bool) -> None:
+    assert contains(output, expected) is is_contained
 
 
 @pytest.mark.parametrize(("source", "target"), [(source, target) for source in DIALECTS for target in DIALECTS])
 def test_failed_stream_fails_in_every_dialect_with_the_servers_message(source: Any, target: Any) -> None:
     """STR-8."""
-    assert broken_stream(source, target)
+    assert carries_stream_error(source, target)

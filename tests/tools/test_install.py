@@ -1,8 +1,7 @@
-"""`make install` in a small project, offline: the pins are wheels in one folder, rebuilt from packages that are
-installed here.
+"""Tests of `make install` in a small project, offline: the pins are wheels that are rebuilt from installed packages.
 
-make, the Makefile, the script, pip and uv are the real ones. uv comes from the environment of the tests, where `make
-install` installs it."""
+The tests use the real make, Makefile, script, pip and uv. uv comes from the environment of the tests.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ import pytest
 
 pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 REPO = Path(__file__).resolve().parents[2]
-SECONDS = 600
+TIMEOUT = 600
 INTERPRETER = os.path.realpath(sys.executable)
 VERSION = platform.python_version()
 OWN_VENV = ".venv-{}.{}".format(*sys.version_info[:2])
@@ -47,14 +46,14 @@ class Project(NamedTuple):
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=SECONDS,
+            timeout=TIMEOUT,
             check=False,
         )
 
     def install(self, *arguments: str, **changes: str) -> str:
-        done = self.make("install", *arguments, **changes)
-        assert done.returncode == 0, done.stdout
-        return done.stdout
+        result = self.make("install", *arguments, **changes)
+        assert result.returncode == 0, result.stdout
+        return result.stdout
 
     def installers(self, venv: str) -> set[str]:
         """Which program installed the package, the model and the project itself."""
@@ -73,7 +72,8 @@ class Project(NamedTuple):
         folder.mkdir(parents=True, exist_ok=True)
         numbers = (*map(int, version.split(".")), "final", 0)
         (folder / "sitecustomize.py").write_text(
-            f"import os, sys\nsys.version_info = {numbers}\nsys.version = sys.version.replace({VERSION!r}, {version!r})\n"
+            f"import os, sys\nsys.version_info = {numbers}\n"
+            f"sys.version = sys.version.replace({VERSION!r}, {version!r})\n"
             "del os.environ['PYTHONPATH']\n",
             encoding="utf-8",
         )
@@ -132,13 +132,13 @@ def _make_wheel(installed: Distribution, folder: Path) -> None:
     rows = csv.writer(record)
     with zipfile.ZipFile(folder / f"{stem}-{tag}.whl", "w") as wheel:
         for file in installed.files or []:
-            if (place := _place_in_wheel(file, stem)) is not None:
-                wheel.write(str(file.locate()), place)
-                rows.writerow((place, "", ""))
+            if (wheel_path := _path_in_wheel(file, stem)) is not None:
+                wheel.write(str(file.locate()), wheel_path)
+                rows.writerow((wheel_path, "", ""))
         wheel.writestr(f"{stem}.dist-info/RECORD", record.getvalue())
 
 
-def _place_in_wheel(file: PackagePath, stem: str) -> str | None:
+def _path_in_wheel(file: PackagePath, stem: str) -> str | None:
     if file.suffix == ".pyc" or (file.parent.name == f"{stem}.dist-info" and file.name in NOT_IN_A_WHEEL):
         return None
     return f"{stem}.data/scripts/{file.name}" if file.parts[0] == ".." else file.as_posix()
@@ -188,52 +188,52 @@ def test_install_refuses_a_package_with_another_hash(project: Project) -> None:
     pins = project.folder / "requirements-dev.txt"
     name, _, _ = pins.read_text(encoding="utf-8").partition("sha256:")
     pins.write_text(f"{name}sha256:{'0' * 64}\n", encoding="utf-8")
-    done = project.make("install", f"PYTHON={INTERPRETER}")
-    assert done.returncode != 0
-    assert "install failed: ERROR: THESE PACKAGES DO NOT MATCH THE HASHES" in done.stdout
+    result = project.make("install", f"PYTHON={INTERPRETER}")
+    assert result.returncode != 0
+    assert "install failed: ERROR: THESE PACKAGES DO NOT MATCH THE HASHES" in result.stdout
     assert not list(_packages(project.folder / OWN_VENV).glob(f"{PACKAGE}*"))
     assert not (project.folder / OWN_VENV / "installed").exists(), "the next installation starts over"
 
 
 def test_install_replaces_the_virtualenv_when_python3_becomes_another_version(project: Project) -> None:
-    """The other version has no classifier, so it is untried."""
+    """The other version has no classifier, so it is not tested."""
     project.install(PATH=project.path_with(project.python("python3")))
     output = project.install(PATH=project.path_with(project.python("python3", "3.99.1")))
-    assert output.startswith(f"Python 3.99.1 is untried: antiphon is tested on {'.'.join(VERSION.split('.')[:2])}\n")
+    assert output.startswith(f"Python 3.99.1 is not tested: antiphon is tested on {'.'.join(VERSION.split('.')[:2])}\n")
     assert "installing into .venv with Python 3.99.1\n  new virtualenv ..." in output
 
 
 def test_each_version_of_python_has_its_own_virtualenv(project: Project) -> None:
     """With any existing .venv, and for any path of the interpreter."""
     (project.folder / ".venv").mkdir()
-    for named in (project.python("python3.99", "3.99.1"), project.python("any-name", "3.99.1")):
-        commands = project.make("-n", "test", f"PYTHON={named}").stdout
+    for interpreter in (project.python("python3.99", "3.99.1"), project.python("any-name", "3.99.1")):
+        commands = project.make("-n", "test", f"PYTHON={interpreter}").stdout
         assert ".venv-3.99/bin/coverage run" in commands
         assert ".venv/" not in commands
 
 
 def test_python_below_3_11_is_refused(project: Project) -> None:
-    done = project.make("install", f"PYTHON={project.python('python3.10', '3.10.1')}")
-    assert done.returncode != 0
-    assert done.stdout.startswith("Python 3.10 is too old: antiphon needs 3.11 or newer; name one with PYTHON=\n")
+    result = project.make("install", f"PYTHON={project.python('python3.10', '3.10.1')}")
+    assert result.returncode != 0
+    assert result.stdout.startswith("Python 3.10 is too old: antiphon needs 3.11 or newer; name one with PYTHON=\n")
     assert not list(project.folder.glob(".venv*"))
 
 
 def test_python_that_does_not_run_is_refused(project: Project) -> None:
-    done = project.make("install", "PYTHON=/bin/false")
-    assert done.returncode != 0
-    assert done.stdout.startswith("PYTHON=/bin/false does not run; name another")
+    result = project.make("install", "PYTHON=/bin/false")
+    assert result.returncode != 0
+    assert result.stdout.startswith("PYTHON=/bin/false does not run; name another")
     assert not list(project.folder.glob(".venv*"))
 
 
 def test_install_does_not_empty_a_folder_that_is_no_virtualenv(project: Project) -> None:
-    mine = project.folder / OWN_VENV / "mine.txt"
-    mine.parent.mkdir()
-    mine.touch()
-    done = project.make("install", f"PYTHON={INTERPRETER}")
-    assert done.returncode != 0
-    assert f"install failed: {mine.parent} exists and is no virtualenv" in done.stdout
-    assert mine.exists()
+    own_file = project.folder / OWN_VENV / "mine.txt"
+    own_file.parent.mkdir()
+    own_file.touch()
+    result = project.make("install", f"PYTHON={INTERPRETER}")
+    assert result.returncode != 0
+    assert f"install failed: {own_file.parent} exists and is not a virtualenv" in result.stdout
+    assert own_file.exists()
 
 
 def test_pins_have_hashes_and_name_no_index() -> None:

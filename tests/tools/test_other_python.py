@@ -1,4 +1,4 @@
-"""The search for a second interpreter, as a process, on a PATH of programs that the test wrote."""
+"""Tests of tools/other_python.py as a process, with a PATH of programs that the tests write."""
 
 from __future__ import annotations
 
@@ -15,69 +15,73 @@ import pytest
 pytestmark = pytest.mark.io
 REPO = Path(__file__).resolve().parents[2]
 SCRIPT = REPO / "tools" / "other_python.py"
-OWN = "{}.{}".format(*sys.version_info[:2])
-TRIED = ["3.11", "3.12", "3.13"]
-OTHERS = [version for version in TRIED if version != OWN]
-SECONDS = 60
+RUNNING_VERSION = "{}.{}".format(*sys.version_info[:2])
+SUPPORTED_VERSIONS = ["3.11", "3.12", "3.13"]
+OTHER_VERSIONS = [version for version in SUPPORTED_VERSIONS if version != RUNNING_VERSION]
+TIMEOUT = 60
 
 
-def _program(path: Path, answer: str, code: int = 0) -> Path:
+def _write_program(path: Path, answer: str, code: int = 0) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#!/bin/sh\necho '{answer}'\nexit {code}\n", encoding="utf-8")
     path.chmod(0o755)
     return path
 
 
-def _search(folder: Path) -> tuple[str, str]:
-    """Its standard output and standard error."""
+def _run_script(folder: Path) -> tuple[str, str]:
+    """Runs the script and returns its standard output and standard error."""
     environment = os.environ | {
         "PATH": f"{folder / 'shims'}{os.pathsep}{folder / 'bin'}",
         "PYENV_ROOT": str(folder / "pyenv"),
     }
-    done = subprocess.run(
-        [sys.executable, SCRIPT], env=environment, capture_output=True, text=True, timeout=SECONDS, check=True
+    result = subprocess.run(
+        [sys.executable, SCRIPT], env=environment, capture_output=True, text=True, timeout=TIMEOUT, check=True
     )
-    return done.stdout, done.stderr
+    return result.stdout, result.stderr
 
 
 def test_classifiers_name_the_tried_versions_and_begin_with_the_oldest_allowed() -> None:
     project = tomllib.loads((REPO / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert [name.rpartition(" ")[2] for name in project["classifiers"] if re.search(r":: \d+\.\d+$", name)] == TRIED
-    assert project["requires-python"] == f">={TRIED[0]}"
+    assert [
+        name.rpartition(" ")[2] for name in project["classifiers"] if re.search(r":: \d+\.\d+$", name)
+    ] == SUPPORTED_VERSIONS
+    assert project["requires-python"] == f">={SUPPORTED_VERSIONS[0]}"
 
 
 def test_other_python_is_the_newest_that_runs(tmp_path: Path) -> None:
-    older, newer = OTHERS[0], OTHERS[-1]
-    _program(tmp_path / "bin" / f"python{older}", f"Python {older}.4")
-    assert _search(tmp_path)[0] == f"{tmp_path}/bin/python{older}\n"
-    _program(tmp_path / "bin" / f"python{newer}", f"Python {newer}.4")
-    path, message = _search(tmp_path)
+    older, newer = OTHER_VERSIONS[0], OTHER_VERSIONS[-1]
+    _write_program(tmp_path / "bin" / f"python{older}", f"Python {older}.4")
+    assert _run_script(tmp_path)[0] == f"{tmp_path}/bin/python{older}\n"
+    _write_program(tmp_path / "bin" / f"python{newer}", f"Python {newer}.4")
+    path, message = _run_script(tmp_path)
     assert path == f"{tmp_path}/bin/python{newer}\n"
-    assert message == f"found Python {newer}.4 beside {sys.version.split()[0]}: {path}"
+    assert message == f"found Python {newer}.4 in addition to {sys.version.split()[0]}: {path}"
 
 
 def test_other_python_passes_over_programs_that_fail_or_are_another_version(tmp_path: Path) -> None:
-    version = OTHERS[-1]
-    _program(tmp_path / "shims" / f"python{version}", "not selected", code=127)
-    assert _search(tmp_path) == (
+    version = OTHER_VERSIONS[-1]
+    _write_program(tmp_path / "shims" / f"python{version}", "not selected", code=127)
+    assert _run_script(tmp_path) == (
         "",
-        f"found no Python {' or '.join(reversed(OTHERS))} beside {sys.version.split()[0]}\n",
+        f"found no Python {' or '.join(reversed(OTHER_VERSIONS))} in addition to {sys.version.split()[0]}\n",
     )
-    _program(tmp_path / "bin" / f"python{version}", "Python 3.9.1")
-    assert _search(tmp_path)[0] == ""
-    _program(tmp_path / "bin" / f"python{version}", f"Python {version}.1")
-    assert _search(tmp_path)[0] == f"{tmp_path}/bin/python{version}\n"
+    _write_program(tmp_path / "bin" / f"python{version}", "Python 3.9.1")
+    assert _run_script(tmp_path)[0] == ""
+    _write_program(tmp_path / "bin" / f"python{version}", f"Python {version}.1")
+    assert _run_script(tmp_path)[0] == f"{tmp_path}/bin/python{version}\n"
 
 
 def test_other_python_is_searched_in_the_pyenv_folder(tmp_path: Path) -> None:
-    version = OTHERS[-1]
+    version = OTHER_VERSIONS[-1]
     for patch in (2, 10):
-        _program(
+        _write_program(
             tmp_path / "pyenv" / "versions" / f"{version}.{patch}" / "bin" / f"python{version}",
             f"Python {version}.{patch}",
         )
-    _program(tmp_path / "pyenv" / "versions" / f"{version}.11-dev" / "bin" / f"python{version}", f"Python {version}.11")
-    assert _search(tmp_path)[0] == f"{tmp_path}/pyenv/versions/{version}.10/bin/python{version}\n"
+    _write_program(
+        tmp_path / "pyenv" / "versions" / f"{version}.11-dev" / "bin" / f"python{version}", f"Python {version}.11"
+    )
+    assert _run_script(tmp_path)[0] == f"{tmp_path}/pyenv/versions/{version}.10/bin/python{version}\n"
 
 
 def test_ci_runs_everything_on_the_default_and_the_first_part_on_the_other(tmp_path: Path) -> None:
@@ -85,11 +89,11 @@ def test_ci_runs_everything_on_the_default_and_the_first_part_on_the_other(tmp_p
     for name in (".ci/run", "tools/other_python.py", "pyproject.toml"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(REPO / name, tmp_path / name)
-    other = _program(tmp_path / "bin" / f"python{OTHERS[-1]}", f"Python {OTHERS[-1]}.4")
-    _program(tmp_path / "bin" / "make", "").write_text('#!/bin/sh\necho "make $@"\n', encoding="utf-8")
+    other = _write_program(tmp_path / "bin" / f"python{OTHER_VERSIONS[-1]}", f"Python {OTHER_VERSIONS[-1]}.4")
+    _write_program(tmp_path / "bin" / "make", "").write_text('#!/bin/sh\necho "make $@"\n', encoding="utf-8")
     environment = os.environ | {"PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}", "PYTHON": sys.executable}
-    done = subprocess.run(
-        [tmp_path / ".ci" / "run"], env=environment, capture_output=True, text=True, timeout=SECONDS, check=True
+    result = subprocess.run(
+        [tmp_path / ".ci" / "run"], env=environment, capture_output=True, text=True, timeout=TIMEOUT, check=True
     )
-    assert {"make check", "make test", f"make test-within PYTHON={other}"} <= set(done.stdout.splitlines())
-    assert f"found Python {OTHERS[-1]}.4 beside" in done.stderr
+    assert {"make check", "make test", f"make test-within PYTHON={other}"} <= set(result.stdout.splitlines())
+    assert f"found Python {OTHER_VERSIONS[-1]}.4 in addition to" in result.stderr

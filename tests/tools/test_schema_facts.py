@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.generate.schema import published
-from tools.schema_facts import UnknownKeyword, document_facts, main, schema_facts, text_of
+from tools.schema_facts import UnknownKeyword, document_facts, encode_facts, main, schema_facts
 
 DOCUMENT: dict[str, Any] = {
     "openapi": "3.1.0",
@@ -90,7 +90,7 @@ def test_schema_facts_keeps_facts_and_drops_prose() -> None:
 
 def test_schema_facts_keeps_the_order_of_the_schema() -> None:
     """So that the facts of two versions can be compared line by line."""
-    assert text_of(document_facts(DOCUMENT)) == text_of(FACTS)
+    assert encode_facts(document_facts(DOCUMENT)) == encode_facts(FACTS)
 
 
 def test_schema_facts_refuses_a_keyword_that_it_does_not_know() -> None:
@@ -103,9 +103,9 @@ def test_schema_facts_command_writes_the_file_or_prints(tmp_path: Path, capsys: 
     schema, out = tmp_path / "schema.json", tmp_path / "facts.json"
     schema.write_text(json.dumps(DOCUMENT), encoding="utf-8")
     assert main([str(schema), str(out)]) == 0
-    assert out.read_text(encoding="utf-8") == text_of(FACTS)
+    assert out.read_text(encoding="utf-8") == encode_facts(FACTS)
     assert main([str(schema)]) == 0
-    assert capsys.readouterr().out == text_of(FACTS)
+    assert capsys.readouterr().out == encode_facts(FACTS)
 
 
 def test_schema_facts_command_names_the_file_and_the_unknown_keyword(
