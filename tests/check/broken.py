@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-from tests.check.servers import Break, Told
+from tests.check.servers import Break, ServerAnswer
 
 from antiphon.protocol.codec import encode
 from antiphon.protocol.request import Request
@@ -23,11 +23,11 @@ REFUSAL = {"error": {"type": "invalid_request", "code": "invalid_value", "messag
 def whole(change: Callable[[Json], object]) -> Break:
     """Changes every response that is sent in one piece."""
 
-    def breaks(told: Told) -> None:
-        if told.is_turn and not told.is_stream:
-            body = told.json
+    def breaks(answer: ServerAnswer) -> None:
+        if answer.is_turn and not answer.is_stream:
+            body = answer.json
             change(body)
-            told.json = body
+            answer.json = body
 
     return breaks
 
@@ -35,9 +35,9 @@ def whole(change: Callable[[Json], object]) -> Break:
 def events(change: Callable[[list[Json]], list[Json]]) -> Break:
     """Changes the events of every stream."""
 
-    def breaks(told: Told) -> None:
-        if told.is_turn and told.is_stream:
-            told.frames = change(told.frames)
+    def breaks(answer: ServerAnswer) -> None:
+        if answer.is_turn and answer.is_stream:
+            answer.frames = change(answer.frames)
 
     return breaks
 
@@ -67,9 +67,9 @@ def without(*kinds: str) -> Break:
 
 
 def stream_bytes(change: Callable[[bytes], bytes]) -> Break:
-    def breaks(told: Told) -> None:
-        if told.is_turn and told.is_stream:
-            told.body = change(told.body)
+    def breaks(answer: ServerAnswer) -> None:
+        if answer.is_turn and answer.is_stream:
+            answer.body = change(answer.body)
 
     return breaks
 
@@ -77,11 +77,11 @@ def stream_bytes(change: Callable[[bytes], bytes]) -> Break:
 def errors(change: Callable[[Json], object]) -> Break:
     """Changes the body of every error."""
 
-    def breaks(told: Told) -> None:
-        if told.status >= 400:
-            body = told.json
+    def breaks(answer: ServerAnswer) -> None:
+        if answer.status >= 400:
+            body = answer.json
             change(body)
-            told.json = body
+            answer.json = body
 
     return breaks
 
@@ -91,44 +91,44 @@ def error_field(**fields: Any) -> Break:
 
 
 def status(instead: int, of: int) -> Break:
-    def breaks(told: Told) -> None:
-        told.status = instead if told.status == of else told.status
+    def breaks(answer: ServerAnswer) -> None:
+        answer.status = instead if answer.status == of else answer.status
 
     return breaks
 
 
-def refuses(asked_for: Callable[[Json], bool]) -> Break:
+def refuses(matches: Callable[[Json], bool]) -> Break:
     """Answers requests of one kind with an error that says too little to be taken for an honest refusal."""
 
-    def breaks(told: Told) -> None:
-        asked = told.asked.json
-        if told.is_turn and isinstance(asked, dict) and asked_for(asked):
-            told.status, told.headers["content-type"] = 422, "application/json"
-            told.json = {"detail": "unprocessable"}
+    def breaks(answer: ServerAnswer) -> None:
+        request = answer.request.json
+        if answer.is_turn and isinstance(request, dict) and matches(request):
+            answer.status, answer.headers["content-type"] = 422, "application/json"
+            answer.json = {"detail": "unprocessable"}
 
     return breaks
 
 
-def serves(told: Told) -> None:
+def serves(answer: ServerAnswer) -> None:
     """Answers everything, also what cannot be served."""
-    if told.asked.method == "POST" and told.status >= 400:
-        told.status = 200
-        told.body = encode(make_initial_response(Request(model="mock-1"), id="resp_1", created_at=1))
+    if answer.request.method == "POST" and answer.status >= 400:
+        answer.status = 200
+        answer.body = encode(make_initial_response(Request(model="mock-1"), id="resp_1", created_at=1))
 
 
 def header(**headers: str) -> Break:
-    return lambda told: told.headers.update({name.replace("_", "-"): value for name, value in headers.items()})
+    return lambda answer: answer.headers.update({name.replace("_", "-"): value for name, value in headers.items()})
 
 
-def drops(told: Told) -> None:
+def drops(answer: ServerAnswer) -> None:
     """Hangs up in the middle of every stream."""
-    if told.is_turn and told.is_stream:
-        told.ending = End("fin")
+    if answer.is_turn and answer.is_stream:
+        answer.ending = End("fin")
 
 
 def item(**fields: Any) -> Break:
     """Changes every item of a whole answer."""
-    return whole(lambda body: [each.update(fields) for each in body["output"]])
+    return whole(lambda body: [item.update(fields) for item in body["output"]])
 
 
 def calls(*names: str) -> Break:
@@ -149,8 +149,8 @@ def calls(*names: str) -> Break:
 
 def says(text: str) -> Break:
     def change(body: Json) -> None:
-        for each in body["output"]:
-            for part in each.get("content") or ():
+        for item in body["output"]:
+            for part in item.get("content") or ():
                 part["text"] = text
 
     return whole(change)
@@ -159,13 +159,13 @@ def says(text: str) -> Break:
 # What single mutations need
 
 
-def _models_without_ids(told: Told) -> None:
-    if told.asked.path.endswith("/models"):
-        told.json = {"object": "list", "data": [{"id": "mock-1"}]}
+def _models_without_ids(answer: ServerAnswer) -> None:
+    if answer.request.path.endswith("/models"):
+        answer.json = {"object": "list", "data": [{"id": "mock-1"}]}
 
 
-def _nameless(told: Told) -> None:
-    del told.headers["x-request-id"]
+def _nameless(answer: ServerAnswer) -> None:
+    del answer.headers["x-request-id"]
 
 
 def _data_on_two_lines(body: bytes) -> bytes:
@@ -197,9 +197,9 @@ def _bare_refusal(frames: list[Json]) -> list[Json]:
 
 def _same_call_ids(frames: list[Json]) -> list[Json]:
     for frame in frames:
-        for each in [frame.get("item") or {}, *(frame.get("response") or {}).get("output", ())]:
-            if "call_id" in each:
-                each["call_id"] = "call_1"
+        for item in [frame.get("item") or {}, *(frame.get("response") or {}).get("output", ())]:
+            if "call_id" in item:
+                item["call_id"] = "call_1"
     return frames
 
 
@@ -230,15 +230,15 @@ def _other_reason(body: Json) -> None:
 
 
 def _no_reasoning_text(body: Json) -> None:
-    for each in body["output"]:
-        if each["type"] == "reasoning":
-            each.update(content=[], summary=[], encrypted_content=None)
+    for item in body["output"]:
+        if item["type"] == "reasoning":
+            item.update(content=[], summary=[], encrypted_content=None)
 
 
 def _sealed(body: Json) -> None:
-    for each in body["output"]:
-        if each["type"] == "reasoning":
-            each["encrypted_content"] = "c2VhbGVk"
+    for item in body["output"]:
+        if item["type"] == "reasoning":
+            item["encrypted_content"] = "c2VhbGVk"
 
 
 def _nested_tools(body: Json) -> None:
@@ -247,48 +247,50 @@ def _nested_tools(body: Json) -> None:
 
 def _inputs(*types: str) -> Callable[[Json], bool]:
     """Requests with an item of one of these types."""
-    return lambda asked: any(each.get("type") in types for each in asked["input"] if isinstance(asked["input"], list))
+    return lambda request: any(
+        item.get("type") in types for item in request["input"] if isinstance(request["input"], list)
+    )
 
 
-def _has_phase(asked: Json) -> bool:
-    return any("phase" in each for each in asked["input"] if isinstance(each, dict))
+def _has_phase(request: Json) -> bool:
+    return any("phase" in item for item in request["input"] if isinstance(item, dict))
 
 
-def _has_ids(asked: Json) -> bool:
-    return any("id" in each for each in asked["input"] if isinstance(each, dict))
+def _has_ids(request: Json) -> bool:
+    return any("id" in item for item in request["input"] if isinstance(item, dict))
 
 
 def _has_role(role: str) -> Callable[[Json], bool]:
-    return lambda asked: any(each.get("role") == role for each in asked["input"] if isinstance(each, dict))
+    return lambda request: any(item.get("role") == role for item in request["input"] if isinstance(item, dict))
 
 
-def _has_image(asked: Json) -> bool:
-    return "input_image" in str(asked)
+def _has_image(request: Json) -> bool:
+    return "input_image" in str(request)
 
 
-def _has_output_parts(asked: Json) -> bool:
-    return any(isinstance(each.get("output"), list) for each in asked["input"] if isinstance(each, dict))
+def _has_output_parts(request: Json) -> bool:
+    return any(isinstance(item.get("output"), list) for item in request["input"] if isinstance(item, dict))
 
 
-def _is_untyped(asked: Json) -> bool:
-    return isinstance(asked["input"], list) and any("type" not in each for each in asked["input"])
+def _is_untyped(request: Json) -> bool:
+    return isinstance(request["input"], list) and any("type" not in item for item in request["input"])
 
 
-def _forgets_the_chain(told: Told) -> None:
-    serves(told)
-    if told.is_turn and not told.is_stream:
-        told.json = {**told.json, "previous_response_id": None}
+def _forgets_the_chain(answer: ServerAnswer) -> None:
+    serves(answer)
+    if answer.is_turn and not answer.is_stream:
+        answer.json = {**answer.json, "previous_response_id": None}
 
 
 def _no_logprobs_at_the_end(frame: Json) -> None:
     frame["logprobs"] = []
 
 
-def _traceback(told: Told) -> None:
-    if told.status >= 400:
-        body = copy.deepcopy(told.json)
+def _traceback(answer: ServerAnswer) -> None:
+    if answer.status >= 400:
+        body = copy.deepcopy(answer.json)
         body["error"]["message"] = 'Traceback (most recent call last):\n  File "/srv/app.py", line 3'
-        told.json = body
+        answer.json = body
 
 
 #: Case → a server that it must not pass, and the row that it must name.
@@ -321,7 +323,7 @@ BROKEN: dict[str, tuple[Break, str]] = {
     "stream.obfuscation": (each_event(lambda frame: frame.pop("obfuscation", None)), "STR-13"),
     "stream.same-response": (whole(lambda body: body.update(metadata={})), "STR-14"),
     "stream.incomplete": (events(_complete_though_cut), "ITEM-3"),
-    "input.string": (refuses(lambda asked: isinstance(asked["input"], str)), "ITEM-8"),
+    "input.string": (refuses(lambda request: isinstance(request["input"], str)), "ITEM-8"),
     "input.untyped": (refuses(_is_untyped), "ITEM-8"),
     "input.roles": (refuses(_has_role("developer")), "ITEM-1"),
     "input.phase": (refuses(_has_phase), "ITEM-7"),
@@ -344,7 +346,7 @@ BROKEN: dict[str, tuple[Break, str]] = {
     "tools.one-at-a-time": (calls("get_weather", "get_time"), "TOOL-4"),
     "settings.echo": (whole(lambda body: body.update(temperature=1.0)), "HTTP-2"),
     "settings.labels": (whole(lambda body: body.update(metadata={})), "REQ-5"),
-    "settings.unknown": (refuses(lambda asked: "acme:hint" in asked), "REQ-7"),
+    "settings.unknown": (refuses(lambda request: "acme:hint" in request), "REQ-7"),
     "settings.json-schema": (says("Alice is 30."), "REQ-1"),
     "settings.json-object": (says("Hello!"), "REQ-1"),
     "usage.whole": (whole(lambda body: body["usage"].pop("input_tokens_details")), "REQ-4"),
@@ -373,13 +375,13 @@ BROKEN: dict[str, tuple[Break, str]] = {
 MORE: list[tuple[str, Break, str, str]] = [
     (
         "models.list",
-        lambda told: setattr(told, "status", 404) if told.asked.method == "GET" else None,
+        lambda answer: setattr(answer, "status", 404) if answer.request.method == "GET" else None,
         "API-5",
         "status 404",
     ),
     (
         "models.list",
-        lambda told: setattr(told, "body", b"[]") if told.asked.method == "GET" else None,
+        lambda answer: setattr(answer, "body", b"[]") if answer.request.method == "GET" else None,
         "API-5",
         "is not a list of models",
     ),
@@ -431,11 +433,16 @@ MORE: list[tuple[str, Break, str, str]] = [
     ),
     ("input.string", item(content=[]), "ITEM-8", "has no text"),
     ("input.string", whole(lambda body: body.update(status="failed")), "ITEM-8", "status is 'failed'"),
-    ("input.string", lambda told: setattr(told, "body", b"[]") if told.is_turn else None, "ITEM-8", "cannot be read"),
+    (
+        "input.string",
+        lambda answer: setattr(answer, "body", b"[]") if answer.is_turn else None,
+        "ITEM-8",
+        "cannot be read",
+    ),
     ("output.items", whole(lambda body: body.update(output=body["output"] * 2)), "ITEM-6", "have the same id"),
     (
         "output.items",
-        whole(lambda body: [each.pop("id") for each in body["output"]]),
+        whole(lambda body: [item.pop("id") for item in body["output"]]),
         "ITEM-2",
         "output[0].id is missing",
     ),
@@ -462,7 +469,7 @@ MORE: list[tuple[str, Break, str, str]] = [
     ("error.shape", header(content_type="text/html"), "ERR-1", "'text/html'"),
     (
         "error.type",
-        lambda told: setattr(told, "body", b"Bad Request") if told.status == 400 else None,
+        lambda answer: setattr(answer, "body", b"Bad Request") if answer.status == 400 else None,
         "ERR-2",
         "not a structured error",
     ),

@@ -1,4 +1,4 @@
-"""Servers to be judged: a good one, and the same one with something broken between its words and the wire."""
+"""Servers to check: a conformant one, and the same one with one change in its answers."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ KEY = "sk-check-1234567890"
 PATIENCE = Timeouts(connect=10.0, first_byte=20.0, idle=20.0, total=30.0)
 
 
-class Told(msgspec.Struct):
-    """An answer on its way out, which may still be changed."""
+class ServerAnswer(msgspec.Struct):
+    """An answer before it is sent; a test may change it."""
 
-    asked: ReceivedRequest
+    request: ReceivedRequest
     status: int
     headers: dict[str, str]
     body: bytes
@@ -33,7 +33,7 @@ class Told(msgspec.Struct):
     @property
     def is_turn(self) -> bool:
         """Whether it is the answer to a turn, and not an error."""
-        return self.asked.method == "POST" and self.status == 200
+        return self.request.method == "POST" and self.status == 200
 
     @property
     def is_stream(self) -> bool:
@@ -55,41 +55,41 @@ class Told(msgspec.Struct):
 
     @frames.setter
     def frames(self, events: Iterable[dict[str, Any]]) -> None:
-        written = [
-            b"event: %b\ndata: %b\n\n" % (event["type"].encode(), msgspec.json.encode(event)) for event in events
-        ]
-        self.body = b"".join(written) + b"data: [DONE]\n\n"
+        frames = [b"event: %b\ndata: %b\n\n" % (event["type"].encode(), msgspec.json.encode(event)) for event in events]
+        self.body = b"".join(frames) + b"data: [DONE]\n\n"
 
 
-Break = Callable[[Told], None]
+Break = Callable[[ServerAnswer], None]
 
 
 class JudgedServer(ResponsesServer):
-    """A server that keeps to the specification in what the strict fake leaves to real providers, and then breaks it in one way."""
+    """A conformant server whose answers `breaks` changes."""
 
-    def __init__(self, breaks: Break = lambda told: None, **settings: Any) -> None:  # noqa: ARG005
+    def __init__(self, breaks: Break = lambda answer: None, **settings: Any) -> None:  # noqa: ARG005
         super().__init__(**{"models": ["mock-1"], **settings})
         self._breaks = breaks
 
-    def steps_for(self, received: ReceivedRequest) -> Iterable[Step]:
-        told = _told(received, super().steps_for(received))
-        told.headers["x-request-id"] = "req_1"
-        if told.status >= 400:
-            _respell(told)
-        elif told.is_turn and told.is_stream:
-            _pad(told)
-        self._breaks(told)
-        head = f"HTTP/1.1 {told.status} Said\r\n" + "".join(
-            f"{name}: {value}\r\n" for name, value in told.headers.items()
+    def steps_for(self, request: ReceivedRequest) -> Iterable[Step]:
+        answer = _parse_answer(request, super().steps_for(request))
+        answer.headers["x-request-id"] = "req_1"
+        if answer.status >= 400:
+            _respell(answer)
+        elif answer.is_turn and answer.is_stream:
+            _pad(answer)
+        self._breaks(answer)
+        head = f"HTTP/1.1 {answer.status} Status\r\n" + "".join(
+            f"{name}: {value}\r\n" for name, value in answer.headers.items()
         )
-        yield f"{head}content-length: {len(told.body)}\r\n\r\n".encode("latin-1") + (b"" if told.ending else told.body)
-        if told.ending is not None:
-            yield told.ending
+        yield f"{head}content-length: {len(answer.body)}\r\n\r\n".encode("latin-1") + (
+            b"" if answer.ending else answer.body
+        )
+        if answer.ending is not None:
+            yield answer.ending
 
 
 def check(url: str, ids: Iterable[str] = (), *, key: str | None = None, model: str = "") -> dict[str, CaseOutcome]:
-    """The outcomes by case, all or these."""
-    wanted = list(ids)
+    """Runs these cases, or all, and returns their outcomes by id."""
+    case_ids = list(ids)
 
     async def run() -> list[CaseOutcome]:
         transport = HttpTransport({})
@@ -97,9 +97,11 @@ def check(url: str, ids: Iterable[str] = (), *, key: str | None = None, model: s
             target = CheckTarget(base_url=url, model=model, key=key, timeouts=PATIENCE)
             name = model or await first_model(CheckedServer(target, transport)) or ""
             network = CheckedServer(msgspec.structs.replace(target, model=name), transport)
-            told: list[CaseOutcome] = []
-            outcomes = await run_cases(network, [CASES_BY_ID[id] for id in wanted] if wanted else CASES, told.append)
-            assert sorted(outcome.case.id for outcome in told) == sorted(outcome.case.id for outcome in outcomes)
+            reported: list[CaseOutcome] = []
+            outcomes = await run_cases(
+                network, [CASES_BY_ID[id] for id in case_ids] if case_ids else CASES, reported.append
+            )
+            assert sorted(outcome.case.id for outcome in reported) == sorted(outcome.case.id for outcome in outcomes)
             return outcomes
         finally:
             await transport.close()
@@ -107,13 +109,13 @@ def check(url: str, ids: Iterable[str] = (), *, key: str | None = None, model: s
     return {outcome.case.id: outcome for outcome in asyncio.run(run())}
 
 
-def _told(received: ReceivedRequest, steps: Iterable[Step]) -> Told:
+def _parse_answer(request: ReceivedRequest, steps: Iterable[Step]) -> ServerAnswer:
     head, _, body = b"".join(step for step in steps if isinstance(step, bytes)).partition(b"\r\n\r\n")
     first, *lines = head.decode("latin-1").split("\r\n")
     headers = dict(line.lower().split(": ", 1) for line in lines)
     headers.pop("content-length", None)
     chunked = headers.pop("transfer-encoding", None)
-    return Told(received, int(first.split()[1]), headers, _joined(body) if chunked else body)
+    return ServerAnswer(request, int(first.split()[1]), headers, _joined(body) if chunked else body)
 
 
 def _joined(chunks: bytes) -> bytes:
@@ -125,14 +127,14 @@ def _joined(chunks: bytes) -> bytes:
     return body
 
 
-def _respell(told: Told) -> None:
+def _respell(answer: ServerAnswer) -> None:
     """ERR-2: the strict fake says what a well-known provider says."""
-    body = told.json
-    body["error"]["type"] = "not_found" if told.status == 404 else "invalid_request"
-    told.json = body
+    body = answer.json
+    body["error"]["type"] = "not_found" if answer.status == 404 else "invalid_request"
+    answer.json = body
 
 
-def _pad(told: Told) -> None:
+def _pad(answer: ServerAnswer) -> None:
     """STR-13"""
-    if told.asked.json.get("stream_options", {}).get("include_obfuscation"):
-        told.frames = [{**event, "obfuscation": "x"} if "delta" in event else event for event in told.frames]
+    if answer.request.json.get("stream_options", {}).get("include_obfuscation"):
+        answer.frames = [{**event, "obfuscation": "x"} if "delta" in event else event for event in answer.frames]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.check.broken import BROKEN, MORE, events, refuses, serves, whole
-from tests.check.servers import KEY, Break, JudgedServer, Told, check
+from tests.check.servers import KEY, Break, JudgedServer, ServerAnswer, check
 from tests.running import running
 
 from antiphon.check.case import CaseOutcome, is_conformant
@@ -111,7 +111,7 @@ def test_case_checks_every_aspect_of_its_row(id: str, breaks: Break, row: str, w
     assert [finding for finding in outcome.findings if finding.row == row and words in finding.message], outcome
 
 
-def _turns_without_calls(exchange: Told) -> None:
+def _turns_without_calls(exchange: ServerAnswer) -> None:
     if exchange.is_turn and not exchange.is_stream:
         message = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": []}
         exchange.json = {**exchange.json, "output": [message]}
@@ -126,7 +126,7 @@ def _turns_without_calls(exchange: Told) -> None:
         exchange.frames = empty
 
 
-def _ends_in_time(exchange: Told) -> None:
+def _ends_in_time(exchange: ServerAnswer) -> None:
     """A model that accepts everything."""
     if exchange.is_turn and not exchange.is_stream:
         exchange.json = {
@@ -141,7 +141,7 @@ def _ends_in_time(exchange: Told) -> None:
         exchange.frames = frames
 
 
-def _honest_refusal(exchange: Told) -> None:
+def _honest_refusal(exchange: ServerAnswer) -> None:
     if exchange.is_turn:
         exchange.status, exchange.headers["content-type"] = 400, "application/json"
         exchange.json = {
@@ -149,7 +149,7 @@ def _honest_refusal(exchange: Told) -> None:
         }
 
 
-def _fails_forbidden_calls(exchange: Told) -> None:
+def _fails_forbidden_calls(exchange: ServerAnswer) -> None:
     if exchange.is_turn:
         exchange.status = 500
         exchange.json = {"error": {"type": "model_error", "code": "tool_not_allowed", "message": "no", "param": None}}
@@ -194,7 +194,7 @@ def test_allowed_tools_case_accepts_a_failed_turn() -> None:
 
 
 def test_unknown_model_case_accepts_status_400() -> None:
-    def breaks(exchange: Told) -> None:
+    def breaks(exchange: ServerAnswer) -> None:
         if exchange.status == 404:
             exchange.status = 400
             exchange.json = {"error": {**exchange.json["error"], "type": "invalid_request"}}
@@ -206,10 +206,10 @@ def test_unknown_model_case_accepts_status_400() -> None:
 def test_chain_case_passes_for_a_server_that_continues_chains() -> None:
     """PREV-1"""
 
-    def keeps(exchange: Told) -> None:
+    def keeps(exchange: ServerAnswer) -> None:
         serves(exchange)
         if exchange.is_turn and not exchange.is_stream:
-            exchange.json = {**exchange.json, "previous_response_id": exchange.asked.json.get("previous_response_id")}
+            exchange.json = {**exchange.json, "previous_response_id": exchange.request.json.get("previous_response_id")}
 
     with JudgedServer(keeps) as server:
         assert check(server.base_url, ["previous.chain"], model="mock-1")["previous.chain"].verdict == "pass"
@@ -228,10 +228,10 @@ def test_incomplete_case_accepts_items_that_ended_before_the_cut() -> None:
 def test_reasoning_cases_accept_reasoning_in_sealed_form_only() -> None:
     """RSN-1, RSN-2: a client that does not request it gets an empty item, by whose id the server finds it again."""
 
-    def seals(exchange: Told) -> None:
+    def seals(exchange: ServerAnswer) -> None:
         if exchange.is_turn and not exchange.is_stream:
             body = exchange.json
-            is_asked_for = "reasoning.encrypted_content" in (exchange.asked.json.get("include") or [])
+            is_asked_for = "reasoning.encrypted_content" in (exchange.request.json.get("include") or [])
             for item in body["output"]:
                 if item["type"] == "reasoning":
                     item.update(content=[], summary=[], **({"encrypted_content": "c2VhbGVk"} if is_asked_for else {}))
@@ -251,7 +251,7 @@ def test_same_response_case_reads_the_last_event_with_a_response() -> None:
 
 
 def test_refused_turns_are_not_checked_as_answers() -> None:
-    with JudgedServer(refuses(lambda asked: "tools" in asked)) as server:
+    with JudgedServer(refuses(lambda request: "tools" in request)) as server:
         ids = ["http.whole-answer", "http.stream", "output.items", "usage.whole", "stream.errors"]
         outcomes = check(server.base_url, ids, model="mock-1")
     assert [outcome.verdict for outcome in outcomes.values()] == ["pass", "pass", "pass", "pass", "skip"]

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 
 import msgspec
 import pytest
-from tests.check.servers import KEY, JudgedServer, Told, check
+from tests.check.servers import KEY, JudgedServer, ServerAnswer, check
 from tests.cli.network import FakeAnswer, FakeNetwork
 
 from antiphon.check.case import CaseOutcome, CheckCase, is_conformant
@@ -61,11 +61,11 @@ def test_equal_requests_are_sent_once() -> None:
 
 @pytest.mark.io
 def test_requests_carry_the_key_and_findings_do_not() -> None:
-    def echoes_the_key(exchange: Told) -> None:
+    def echoes_the_key(exchange: ServerAnswer) -> None:
         if exchange.status == 415:
             exchange.status = 400
             exchange.json = {
-                "error": {**exchange.json["error"], "message": f"bad {exchange.asked.headers['authorization']}"}
+                "error": {**exchange.json["error"], "message": f"bad {exchange.request.headers['authorization']}"}
             }
 
     with JudgedServer(echoes_the_key, key=KEY) as server:

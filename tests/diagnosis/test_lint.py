@@ -214,8 +214,8 @@ WRONG: dict[str, tuple[ServerDialectName, dict[str, Any], tuple[str, str]]] = {
 @pytest.mark.parametrize("case", WRONG)
 def test_lint_reports_violations_of_a_dialect(case: str) -> None:
     """C-3, C-6."""
-    dialect, body, found = WRONG[case]
-    assert found in wrong(dialect, body)
+    dialect, body, findings = WRONG[case]
+    assert findings in wrong(dialect, body)
 
 
 def test_lint_reports_traits_with_the_settings_that_remove_them() -> None:
@@ -243,12 +243,12 @@ def test_lint_reports_traits_with_the_settings_that_remove_them() -> None:
         "tools": [{"type": "function", "function": {"name": "f", "strict": False}}],
         "max_completion_tokens": 5,
     }
-    found = perhaps("chat", body)
-    assert found["messages[0].content[0].cache_control"] == ("quirks: strip_cache_control",)
-    assert found["messages[4]"] == ('wire.system = "first"',)
-    assert found["messages[2].reasoning_content"] == ("quirks: drop_reasoning",)
+    findings = perhaps("chat", body)
+    assert findings["messages[0].content[0].cache_control"] == ("quirks: strip_cache_control",)
+    assert findings["messages[4]"] == ('wire.system = "first"',)
+    assert findings["messages[2].reasoning_content"] == ("quirks: drop_reasoning",)
     assert {"messages[0].role", "messages[1].content[0]", "messages[1].content[1]", "tools[0].function.strict"} <= set(
-        found
+        findings
     )
 
 
@@ -267,7 +267,7 @@ def test_traits_of_the_other_dialects() -> None:
         {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
         {"type": "function_call_output", "call_id": "c", "output": "1"},
     ]
-    found = perhaps(
+    findings = perhaps(
         "responses", {"model": "m", "input": history, "instructions": "a", "tools": [{"type": "web_search"}]}
     )
     assert {
@@ -278,15 +278,15 @@ def test_traits_of_the_other_dialects() -> None:
         "input[3]",
         "instructions",
         "tools[0].type",
-    } <= set(found)
+    } <= set(findings)
     thought = {"type": "thinking", "thinking": "a", "signature": "s"}
     tool = {"name": "f", "input_schema": {"type": "object"}, "strict": True}
     messages = [USER, {"role": "assistant", "content": [thought, {"type": "text", "text": "a"}]}, USER, USER]
-    found = perhaps(
+    findings = perhaps(
         "messages",
         {"model": "m", "max_tokens": 1, "messages": messages, "tools": [tool], "thinking": {"type": "adaptive"}},
     )
-    assert {"messages[1].content[0]", "messages[3]", "tools[0].strict", "thinking"} <= set(found)
+    assert {"messages[1].content[0]", "messages[3]", "tools[0].strict", "thinking"} <= set(findings)
     part = {"functionCall": {"id": "1", "name": "f"}, "thoughtSignature": "c2ln"}
     contents = [
         {"role": "user", "parts": [{"inlineData": {"mimeType": "image/png", "data": "AAAA"}}]},
@@ -295,9 +295,9 @@ def test_traits_of_the_other_dialects() -> None:
     ]
     tools = [{"functionDeclarations": [{"name": "f", "parametersJsonSchema": {"type": "object"}}], "googleSearch": {}}]
     config = {"responseMimeType": "application/json", "thinkingConfig": {}}
-    found = perhaps("gemini", {"contents": contents, "tools": tools, "generationConfig": config})
+    findings = perhaps("gemini", {"contents": contents, "tools": tools, "generationConfig": config})
     assert {"contents[0].parts[0]", "contents[1].parts[0].functionCall.id", "generationConfig.responseMimeType"} <= set(
-        found
+        findings
     )
 
 
@@ -426,8 +426,8 @@ def test_values_of_a_body_are_looked_at_up_to_a_bound(
 
 def test_finding_that_is_repeated_is_kept_once() -> None:
     nested = {"type": "function", "function": {"name": "f"}}
-    found = wrong("gemini", {"contents": [{"parts": [{"text": "a"}]}], "tools": [nested]})
-    assert found.count(("tool_form", "tools[0]")) == 1
+    findings = wrong("gemini", {"contents": [{"parts": [{"text": "a"}]}], "tools": [nested]})
+    assert findings.count(("tool_form", "tools[0]")) == 1
 
 
 def test_path_of_a_schema_does_not_grow_with_long_names() -> None:
@@ -440,10 +440,10 @@ def test_path_of_a_schema_does_not_grow_with_long_names() -> None:
 def test_unknown_fields_are_named_up_to_a_bound() -> None:
     """Faults: for each of them the known name is looked for that was probably meant."""
     body = {"model": "m", "input": "hi", **{f"field_{number}": 1 for number in range(1000)}}
-    found = [
+    findings = [
         finding for finding in lint_body(json.dumps(body).encode(), "responses") if finding.rule == "unknown_field"
     ]
-    assert len(found) == MAX_UNKNOWN_FIELDS
+    assert len(findings) == MAX_UNKNOWN_FIELDS
 
 
 @pytest.mark.parametrize(
@@ -483,11 +483,13 @@ def test_a_body_is_held_against_what_a_server_of_a_profile_takes() -> None:
     call = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
     output = {"type": "function_call_output", "call_id": "c1", "output": "1"}
     body: dict[str, Any] = {"model": "m", "input": [{"role": "user", "content": "hi"}, call, output]}
-    found = lint_for_profile(json.dumps(body).encode(), "responses", load_profile("vercel-ai-gateway-2026-01"))
-    assert [finding.path for finding in found if "tool_history_as_text" in finding.problem] == ["input[1].type"]
+    findings = lint_for_profile(json.dumps(body).encode(), "responses", load_profile("vercel-ai-gateway-2026-01"))
+    assert [finding.path for finding in findings if "tool_history_as_text" in finding.problem] == ["input[1].type"]
     plain = parse_profile('about = "a"\ndialect = "chat"\n[wire]\nfields = []\n', "plain")
-    found = lint_for_profile(json.dumps({"model": "m", "input": "hi", "temperature": 1}).encode(), "responses", plain)
-    assert [finding.path for finding in found] == ["temperature"]
+    findings = lint_for_profile(
+        json.dumps({"model": "m", "input": "hi", "temperature": 1}).encode(), "responses", plain
+    )
+    assert [finding.path for finding in findings] == ["temperature"]
     assert lint_for_profile(b'{"model":"m","input":"hi"}', "responses", load_profile("open-responses")) == []
     short = parse_profile(
         'about = "a"\ndialect = "responses"\nquirks = [{name = "only_items", types = ["message"]}]\n', "short"
@@ -503,8 +505,8 @@ def test_a_body_is_held_against_what_a_server_of_a_profile_takes() -> None:
         "input": [{"type": "message", "id": "msg_1", "role": "user", "content": "hi"}],
         "temperature": 1,
     }
-    found = lint_for_profile(json.dumps(body).encode(), "responses", pictured)
-    assert [finding.path for finding in found] == ["input[0].id", "temperature"]
+    findings = lint_for_profile(json.dumps(body).encode(), "responses", pictured)
+    assert [finding.path for finding in findings] == ["input[0].id", "temperature"]
     system = parse_profile('about = "a"\ndialect = "responses"\nquirks = ["system_to_instructions"]\n', "system")
     body = {"model": "m", "input": [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"}]}
     assert lint_for_profile(json.dumps(body).encode(), "responses", system)
@@ -512,9 +514,9 @@ def test_a_body_is_held_against_what_a_server_of_a_profile_takes() -> None:
 
 def test_profile_lint_reports_requests_that_cannot_be_translated() -> None:
     body = {"model": "m", "input": [{"type": "function_call_output", "call_id": "c1", "output": "1"}]}
-    [found] = lint_for_profile(json.dumps(body).encode(), "responses", load_profile("chat"))
-    assert found.path == "input[0].call_id"
-    assert "cannot be sent to such a server" in found.problem
+    [findings] = lint_for_profile(json.dumps(body).encode(), "responses", load_profile("chat"))
+    assert findings.path == "input[0].call_id"
+    assert "cannot be sent to such a server" in findings.problem
 
 
 # Paths

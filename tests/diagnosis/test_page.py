@@ -16,9 +16,9 @@ PAGE = (Path(__file__).parents[2] / "docs" / "debugging-a-400.md").read_text(enc
 
 
 def block(language: str) -> str:
-    found = re.search(rf"^```{language}\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
-    assert found
-    return found[1]
+    match = re.search(rf"^```{language}\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
+    assert match
+    return match[1]
 
 
 def test_the_example_says_what_the_page_says() -> None:

@@ -76,11 +76,11 @@ def refused(dialect: ServerDialectName, rule: str) -> tuple[bytes, str]:
 @pytest.mark.parametrize(("dialect", "rule"), CASES, ids=str)
 def test_whatever_a_strict_server_refuses_has_a_diagnosis(dialect: ServerDialectName, rule: str) -> None:
     """C-6: the place that the server names is in it, or one that leads there; a server that names none is helped all the same."""
-    body, said = refused(dialect, rule)
-    findings = diagnose(dialect, body, 400, said)
+    body, error_text = refused(dialect, rule)
+    findings = diagnose(dialect, body, 400, error_text)
     assert findings
     assert len(findings) <= MAX_FINDINGS
-    param = json.loads(said)["error"].get("param")
+    param = json.loads(error_text)["error"].get("param")
     if param:
         place = resolve_server_path(param, json.loads(body))[0]
         # Where a call has no result, the server names what stands in the result's place, and we name the call.
@@ -92,13 +92,13 @@ def test_whatever_a_strict_server_refuses_has_a_diagnosis(dialect: ServerDialect
 @pytest.mark.parametrize(("dialect", "rule"), EXPECTED, ids=str)
 def test_the_first_finding_names_the_mistake_and_its_place(dialect: ServerDialectName, rule: str) -> None:
     """C-3, C-6: wrong discriminators, mixed content types, nested tools, missing fields, and the rest of the usual ones."""
-    first = diagnose(dialect, *_asked(dialect, rule))[0]
+    first = diagnose(dialect, *_refused_request(dialect, rule))[0]
     assert (first.rule, first.path) == EXPECTED[dialect, rule]
 
 
-def _asked(dialect: ServerDialectName, rule: str) -> tuple[bytes, int, str]:
-    body, said = refused(dialect, rule)
-    return body, 400, said
+def _refused_request(dialect: ServerDialectName, rule: str) -> tuple[bytes, int, str]:
+    body, error_text = refused(dialect, rule)
+    return body, 400, error_text
 
 
 def test_diagnosis_names_the_setting_for_a_server_specific_refusal() -> None:
@@ -106,8 +106,8 @@ def test_diagnosis_names_the_setting_for_a_server_specific_refusal() -> None:
     call = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
     output = {"type": "function_call_output", "call_id": "c1", "output": "1"}
     body = {"model": "m", "input": [{"role": "user", "content": "hi"}, call, output]}
-    said = '{"error":{"message":"Invalid input","param":"input[1]","type":"invalid_request_error"}}'
-    first = diagnose("responses", json.dumps(body).encode(), 400, said)[0]
+    error_text = '{"error":{"message":"Invalid input","param":"input[1]","type":"invalid_request_error"}}'
+    first = diagnose("responses", json.dumps(body).encode(), 400, error_text)[0]
     assert first.path == "input[1]"
     assert "quirks: tool_history_as_text" in first.settings
     assert "a profile with quirks: tool_history_as_text" in summary_sentence([first])
@@ -115,14 +115,14 @@ def test_diagnosis_names_the_setting_for_a_server_specific_refusal() -> None:
 
 def test_a_setting_that_the_profile_has_is_not_offered() -> None:
     body = json.dumps({"model": "m", "messages": [{"role": "developer", "content": "hi"}]}).encode()
-    said = '{"error":{"message":"unknown role"}}'
-    newer = parse_profile('about = "a"\ndialect = "chat"\n[wire]\ndeveloper = "developer"\n', "newer")
-    assert diagnose("chat", body, 400, said, newer)[0].settings == (
+    error_text = '{"error":{"message":"unknown role"}}'
+    newer_profile = parse_profile('about = "a"\ndialect = "chat"\n[wire]\ndeveloper = "developer"\n', "newer")
+    assert diagnose("chat", body, 400, error_text, newer_profile)[0].settings == (
         'wire.developer = "system"',
         "quirks: developer_as_system",
     )
-    mended = parse_profile('about = "a"\ndialect = "chat"\nquirks = ["developer_as_system"]\n', "mended")
-    assert diagnose("chat", body, 400, said, mended)[0].settings == ()
+    corrected_profile = parse_profile('about = "a"\ndialect = "chat"\nquirks = ["developer_as_system"]\n', "mended")
+    assert diagnose("chat", body, 400, error_text, corrected_profile)[0].settings == ()
 
 
 def test_a_server_that_says_nothing_leaves_suspects() -> None:
@@ -140,7 +140,7 @@ def test_diagnosis_is_empty_for_other_statuses() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "places"),
+    ("error_text", "paths"),
     [
         ('{"detail":[{"loc":["body","messages",0,"role"],"msg":"bad"}]}', ["body.messages.0.role"]),
         ('{"error":"Missing required parameter: \'tools[0].name\'."}', ["tools[0].name"]),
@@ -151,8 +151,8 @@ def test_diagnosis_is_empty_for_other_statuses() -> None:
         ('{"error":null,"code":3}', []),
     ],
 )
-def test_places_are_found_however_a_server_tells_them(said: str, places: list[str]) -> None:
-    assert parse_refusal(said).paths == places
+def test_places_are_found_however_a_server_tells_them(error_text: str, paths: list[str]) -> None:
+    assert parse_refusal(error_text).paths == paths
 
 
 def test_a_sentence_says_more_than_the_server_did_or_nothing() -> None:
@@ -166,9 +166,9 @@ def test_a_sentence_says_more_than_the_server_did_or_nothing() -> None:
 def test_refusal_without_end_is_read_up_to_its_bounds() -> None:
     """An upstream may write what it likes: so many places and words are looked at, each cut, and numbers of any length."""
     details = [{"loc": ["body", "messages", "9" * 6_000], "msg": f"{at} " + "word " * 1_000} for at in range(500)]
-    told = parse_refusal(json.dumps({"detail": details}))
-    assert len(told.paths) <= 50
-    assert max(map(len, told.paths)) == 512
-    assert len(told.text) == 4_000
+    refusal = parse_refusal(json.dumps({"detail": details}))
+    assert len(refusal.paths) <= 50
+    assert max(map(len, refusal.paths)) == 512
+    assert len(refusal.text) == 4_000
     assert diagnose("chat", b'{"messages": []}', 400, json.dumps({"detail": details}))
     assert len(parse_refusal(" ".join(f"'input[{at}].a'" for at in range(5_000))).paths) == 50

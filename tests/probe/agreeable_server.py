@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 from tests.cli.network import FakeAnswer
-from tests.probe.probing import target_of
+from tests.probe.probe_runs import make_target
 
 from antiphon.config import Timeouts
 from antiphon.dialects.dialect import ServerDialectName
@@ -78,7 +78,7 @@ def expected_requests(dialect: ServerDialectName) -> list[ExpectedRequest]:
 
 
 def _expected_requests(dialect: ServerDialectName) -> Iterator[ExpectedRequest]:
-    steps, target = EXPERIMENTS[dialect].steps, target_of(URL, dialect)
+    steps, target = EXPERIMENTS[dialect].steps, make_target(URL, dialect)
     model = {} if dialect == "gemini" else {"model": MODEL}
     forms: tuple[TextForm, ...] = ("parts", "string")
 

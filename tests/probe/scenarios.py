@@ -29,9 +29,9 @@ def play(gateway: Running, writes: Writes) -> None:
 
 def _answered(gateway: Running, body: Body) -> Body:
     answer = gateway.post({"model": "mock-1", **body})
-    told: Body = answer.json()
-    assert (answer.status_code, told.get("status")) == (200, "completed"), (body, told)
-    return told
+    response: Body = answer.json()
+    assert (answer.status_code, response.get("status")) == (200, "completed"), (body, response)
+    return response
 
 
 def _streamed(gateway: Running, body: Body) -> None:
@@ -42,10 +42,10 @@ def _streamed(gateway: Running, body: Body) -> None:
 
 def _tool_loop(gateway: Running) -> None:
     """Two calls at once, and their outputs."""
-    said: list[Body] = [{"type": "message", "role": "user", "content": TWICE}]
+    conversation: list[Body] = [{"type": "message", "role": "user", "content": TWICE}]
     calls = [
         item
-        for item in _answered(gateway, {"input": said, "tools": [TOOL]})["output"]
+        for item in _answered(gateway, {"input": conversation, "tools": [TOOL]})["output"]
         if item["type"] == "function_call"
     ]
     assert [json.loads(call["arguments"]) for call in calls] == [{"city": "Paris"}, {"city": "Rome"}]
@@ -53,7 +53,7 @@ def _tool_loop(gateway: Running) -> None:
         {"type": "function_call_output", "call_id": call["call_id"], "output": f"sunny in {number}"}
         for number, call in enumerate(calls)
     ]
-    final = _answered(gateway, {"input": [*said, *calls, *outputs], "tools": [TOOL]})
+    final = _answered(gateway, {"input": [*conversation, *calls, *outputs], "tools": [TOOL]})
     assert "sunny in 1" in _text(final)
 
 

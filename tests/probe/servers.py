@@ -52,8 +52,10 @@ class Constrained:
         body = received.json
         for each in self._constraints if isinstance(body, dict) else ():
             if each.refuses(body):
-                said = f"this server does not take it: {each.name}"
-                return messages_error(each.status, said) if self._dialect == "messages" else error(each.status, said)
+                message = f"this server does not take it: {each.name}"
+                return (
+                    messages_error(each.status, message) if self._dialect == "messages" else error(each.status, message)
+                )
         return self._inner.find_refusal(self._read(received))
 
     def improvise(self, received: ReceivedRequest) -> ScriptedTurn:

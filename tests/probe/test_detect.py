@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.cli.network import FakeAnswer
-from tests.probe.probing import target_of
+from tests.probe.probe_runs import make_target
 
 from antiphon.config import Timeouts
 from antiphon.probe.detect import NoServerFound, detect_dialect, first_model
@@ -46,7 +46,7 @@ class StatusServer:
 @pytest.mark.parametrize("statuses", [(200,), (401,), (403,), (400, 200), (422, 401), (400, 400, 400, 200)])
 def test_detection_ends_with_the_first_answer_that_is_not_about_the_form(statuses: tuple[int, ...]) -> None:
     server = StatusServer(*statuses)
-    target = target_of(URL, "chat")
+    target = make_target(URL, "chat")
     assert asyncio.run(detect_dialect([target], server)) == target
     assert len(server.bodies) == len(statuses)
 
@@ -54,7 +54,7 @@ def test_detection_ends_with_the_first_answer_that_is_not_about_the_form(statuse
 def test_detection_tries_both_forms_of_text_with_each_limit() -> None:
     server = StatusServer(400)
     with pytest.raises(NoServerFound, match="does not answer in any supported dialect: chat 400: no"):
-        asyncio.run(detect_dialect([target_of(URL, "chat")], server))
+        asyncio.run(detect_dialect([make_target(URL, "chat")], server))
     assert [
         (type(body["messages"][0]["content"]), *sorted(body.keys() - {"model", "messages"})) for body in server.bodies
     ] == [
@@ -71,12 +71,12 @@ def test_detection_tries_both_forms_of_text_with_each_limit() -> None:
 def test_other_status_is_not_about_the_form(status: int) -> None:
     server = StatusServer(status, 200)
     with pytest.raises(NoServerFound, match=f"chat {status}: no"):
-        asyncio.run(detect_dialect([target_of(URL, "chat")], server))
+        asyncio.run(detect_dialect([make_target(URL, "chat")], server))
     assert len(server.bodies) == 1
 
 
 def test_next_dialect_is_tried_after_a_dialect_that_is_not_there() -> None:
-    targets = [target_of(URL, "messages"), target_of(URL, "chat")]
+    targets = [make_target(URL, "messages"), make_target(URL, "chat")]
     assert asyncio.run(detect_dialect(targets, StatusServer(404, 200))) == targets[1]
 
 
@@ -112,10 +112,10 @@ class ModelList:
     ],
 )
 def test_first_model_is_the_first_that_a_dialect_lists(bodies: list[bytes], model: str) -> None:
-    targets = [target_of(URL, "messages"), target_of(URL, "chat")]
+    targets = [make_target(URL, "messages"), make_target(URL, "chat")]
     assert asyncio.run(first_model(targets, ModelList(*bodies))) == model
 
 
 def test_server_without_a_list_of_models_is_reported() -> None:
     with pytest.raises(NoServerFound, match="lists no models"):
-        asyncio.run(first_model([target_of(URL, "chat")], ModelList(b"{}")))
+        asyncio.run(first_model([make_target(URL, "chat")], ModelList(b"{}")))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.network import FakeAnswer, FakeNetwork
-from tests.probe.probing import probe, target_of
+from tests.probe.probe_runs import make_target, run_probe
 from tests.probe.scenarios import play
 from tests.probe.servers import CONSTRAINTS, ONLY_STRINGS, server_of
 from tests.running import one_upstream, running
@@ -50,7 +50,7 @@ def after(number: int, then: Callable[[], Reply]) -> Callable[[ReceivedRequest],
 def test_server_that_stops_ends_the_run_and_findings_are_kept() -> None:
     """D-4: `down` is no refusal, and the remaining steps are not run."""
     with ResponsesServer(after(5, lambda: error(503, "overloaded"))) as server:
-        report, findings = probe(target_of(server.base_url, "responses"))
+        report, findings = run_probe(make_target(server.base_url, "responses"))
     assert " requests: 503: overloaded" in report.stopped
     assert findings["developer"].verdict == "accepted"
     assert "calls.paired" not in findings
@@ -59,7 +59,7 @@ def test_server_that_stops_ends_the_run_and_findings_are_kept() -> None:
 
 def test_broken_connection_ends_the_run() -> None:
     with ResponsesServer(after(5, lambda: turn(text("Hel"), end("rst")))) as server:
-        report, findings = probe(target_of(server.base_url, "responses"))
+        report, findings = run_probe(make_target(server.base_url, "responses"))
     assert "the server closed the connection before the end of its answer" in report.stopped
     assert findings["tools"].verdict == "accepted"
 
@@ -72,7 +72,7 @@ def test_transient_error_is_not_a_refusal() -> None:
         return error(500, "hiccup") if next(turns) == 3 else improvise(make_prompt(received.json))
 
     with ResponsesServer(reply) as server:
-        report, findings = probe(target_of(server.base_url, "responses"))
+        report, findings = run_probe(make_target(server.base_url, "responses"))
     assert report.stopped == ""
     assert findings["tools"].verdict == "accepted"
 
@@ -83,7 +83,7 @@ def test_request_that_is_never_answered_is_down() -> None:
         return turn(end("hang")) if hangs else improvise(make_prompt(received.json))
 
     with ResponsesServer(reply) as server:
-        report, findings = probe(target_of(server.base_url, "responses", timeouts=SHORT))
+        report, findings = run_probe(make_target(server.base_url, "responses", timeouts=SHORT))
     assert report.stopped == ""
     assert (findings["tools"].verdict, findings["tools"].detail) == (
         "down",
@@ -112,7 +112,7 @@ def test_request_that_is_never_answered_is_down() -> None:
 def test_server_without_an_answer_to_the_minimal_request_ends_the_run(reply: Reply, words: str) -> None:
     """D-4: a login page, a hanging server and invalid answers have different messages."""
     with ResponsesServer(lambda _: reply) as server, pytest.raises(ServerUnanswered) as caught:
-        probe(target_of(server.base_url, "responses", timeouts=SHORT))
+        run_probe(make_target(server.base_url, "responses", timeouts=SHORT))
     assert words in str(caught.value)
 
 
@@ -120,7 +120,7 @@ def test_unreachable_server_ends_the_run() -> None:
     with ResponsesServer() as server:
         url = server.base_url
     with pytest.raises(ServerUnanswered, match="the server cannot be reached"):
-        probe(target_of(url, "responses"))
+        run_probe(make_target(url, "responses"))
 
 
 def test_retry_after_is_respected() -> None:
@@ -134,7 +134,7 @@ def test_retry_after_is_respected() -> None:
         )
 
     with ResponsesServer(reply) as server:
-        report, findings = probe(target_of(server.base_url, "responses"))
+        report, findings = run_probe(make_target(server.base_url, "responses"))
     assert report.stopped == ""
     assert {id: each.detail for id, each in findings.items() if "429" in each.detail} == {}
 
@@ -142,7 +142,7 @@ def test_retry_after_is_respected() -> None:
 def test_key_header_is_detected_and_the_key_never_shown(tmp_path: Path) -> None:
     """The header that works is in the profile, so that the gateway gets access as well."""
     with MessagesServer(key="s3cret") as server:
-        report, _ = probe(target_of(server.base_url, "messages", key="s3cret", key_header="authorization"))
+        report, _ = run_probe(make_target(server.base_url, "messages", key="s3cret", key_header="authorization"))
         assert "s3cret" not in str(report)
         file = tmp_path / "probed.toml"
         file.write_text(report.profile, encoding="utf-8")
@@ -157,20 +157,20 @@ def test_unusual_key_header_is_written_to_the_profile() -> None:
         return improvise(make_prompt(received.json)) if good else error(401, "the key s3cret is wrong here")
 
     with ResponsesServer(keyed) as server:
-        report, _ = probe(target_of(server.base_url, "responses", key="s3cret"))
+        report, _ = run_probe(make_target(server.base_url, "responses", key="s3cret"))
     assert 'key_header = "api-key"' in report.profile
     assert "s3cret" not in str(report)
 
 
 def test_wrong_key_ends_the_run() -> None:
     with ChatServer(key="right") as server, pytest.raises(ServerUnanswered, match="401: incorrect API key"):
-        probe(target_of(server.base_url, "chat", key="wrong"))
+        run_probe(make_target(server.base_url, "chat", key="wrong"))
 
 
 def test_server_that_accepts_only_strings_gets_strings(tmp_path: Path) -> None:
     """D-4: string or parts."""
     with server_of("responses", [ONLY_STRINGS]) as server:
-        report, findings = probe(target_of(server.base_url, "responses"))
+        report, findings = run_probe(make_target(server.base_url, "responses"))
         assert findings["user.parts"].verdict == "refused"
         assert findings["image"].verdict == "untried"
         file = tmp_path / "probed.toml"
@@ -186,7 +186,7 @@ def test_server_without_usage_counts_as_accepting() -> None:
     with ResponsesServer(
         lambda received: turn(*improvise(make_prompt(received.json)).elements, omit=["usage"])
     ) as server:
-        _, findings = probe(target_of(server.base_url, "responses"))
+        _, findings = run_probe(make_target(server.base_url, "responses"))
     assert findings["usage"].verdict == "ignored"
     assert (findings["system"].verdict, findings["system"].detail) == (
         "accepted",
@@ -200,7 +200,7 @@ def test_server_without_streams_is_detected() -> None:
         return turn(*elements, stream=False)
 
     with ResponsesServer(reply) as server:
-        _, findings = probe(target_of(server.base_url, "responses"))
+        _, findings = run_probe(make_target(server.base_url, "responses"))
     assert (findings["stream"].verdict, findings["stream"].detail) == (
         "refused",
         "expected text/event-stream, got application/json",
@@ -211,7 +211,7 @@ def test_server_without_streams_is_detected() -> None:
 def test_server_that_refuses_limits_is_called_without_them() -> None:
     refusing = [each for each in CONSTRAINTS["responses"] if each.name in ("no limit", "few efforts")]
     with server_of("responses", refusing) as server:
-        report, findings = probe(target_of(server.base_url, "responses"))
+        report, findings = run_probe(make_target(server.base_url, "responses"))
     assert findings["limit.max_output_tokens"].verdict == "refused"
     assert findings["cut"].verdict == "untried"
     assert 'lacks = ["max_output_tokens"]' in report.profile
@@ -229,7 +229,7 @@ def test_answers_that_contain_an_error_are_refusals() -> None:
         )
 
     with ResponsesServer(reply) as server:
-        _, findings = probe(target_of(server.base_url, "responses"))
+        _, findings = run_probe(make_target(server.base_url, "responses"))
     assert (findings["tools"].verdict, findings["tools"].detail) == (
         "refused",
         "200 with an error in the body: scripted",
@@ -240,4 +240,4 @@ def test_answers_that_contain_an_error_are_refusals() -> None:
 def test_endless_answer_ends_the_run() -> None:
     endless = FakeAnswer(*[b" " * 1_000_000] * 18, headers={"content-type": "application/json"})
     with pytest.raises(ServerUnanswered, match="the answer has more than 16777216 bytes"):
-        probe(target_of("http://127.0.0.1:9/v1", "chat"), FakeNetwork(completions=endless))
+        run_probe(make_target("http://127.0.0.1:9/v1", "chat"), FakeNetwork(completions=endless))

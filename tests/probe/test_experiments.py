@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, get_args
 
 import pytest
 from tests.probe.agreeable_server import URL, AgreeableServer, expected_requests, experiment_ids
-from tests.probe.probing import probe, target_of
+from tests.probe.probe_runs import make_target, run_probe
 
 from antiphon.dialects.dialect import ServerDialectName
 from antiphon.probe.samples import EFFORTS
@@ -493,7 +493,7 @@ def changed(dialect: ServerDialectName, change: Settings) -> Settings:
 def probed_settings(
     dialect: ServerDialectName, *, refused: tuple[str, ...] = (), ignored: tuple[str, ...] = ()
 ) -> Settings:
-    report, _ = probe(target_of(URL, dialect), AgreeableServer(dialect, refused=refused, ignored=ignored))
+    report, _ = run_probe(make_target(URL, dialect), AgreeableServer(dialect, refused=refused, ignored=ignored))
     assert report.stopped == ""
     profile = tomllib.loads(report.profile)
     quirks = {"quirks": profile["quirks"]} if "quirks" in profile else {}
@@ -595,7 +595,7 @@ def test_strict_server_accepts_the_experiments(dialect: ServerDialectName) -> No
     """D-4: the requests have the form of the API, so a strict server refuses only what an experiment does wrong."""
     make, words = STRICT[dialect]
     with make() as server:
-        report, findings = probe(target_of(server.base_url, dialect))
+        report, findings = run_probe(make_target(server.base_url, dialect))
     assert report.stopped == ""
     ids = experiment_ids(dialect)
     problems = {id: finding for id, finding in findings.items() if id in ids and finding.verdict != "accepted"}

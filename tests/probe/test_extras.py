@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 from tests.cli.network import FakeAnswer, FakeNetwork, says, stream
-from tests.probe.probing import probe, target_of
+from tests.probe.probe_runs import make_target, run_probe
 from tests.running import one_upstream, running
 
 from antiphon import sse
@@ -31,7 +31,7 @@ def test_state_and_websocket_of_a_server_are_detected(tmp_path: Path) -> None:
         config = one_upstream(upstream.base_url)
         config = replace(config, store=StoreConfig(url=f"sqlite:///{tmp_path}/a.db"))
         with running(config) as gateway:
-            _, findings = probe(target_of(f"{gateway.url}/v1", "responses"))
+            _, findings = run_probe(make_target(f"{gateway.url}/v1", "responses"))
     assert (findings["state"].verdict, findings["state"].detail) == (
         "accepted",
         "the input tokens include the earlier turn",
@@ -51,7 +51,7 @@ def test_invalid_streams_and_unusual_errors_are_reported() -> None:
         return improvise(make_prompt(received.json))
 
     with ResponsesServer(reply, models=["mock-1"]) as server:
-        _, findings = probe(target_of(server.base_url, "responses"))
+        _, findings = run_probe(make_target(server.base_url, "responses"))
     assert findings["stream.order"].verdict == "ignored"
     assert "violations, the first: " in findings["stream.order"].detail
     assert findings["error.model"].detail == "404, an error object with code, message, param, type"
@@ -77,7 +77,7 @@ def test_server_without_state_is_reported() -> None:
 
 def test_websocket_step_reports_missing_server_or_unsupported_transport() -> None:
     async def tried() -> list[ProbeFinding]:
-        line = ServerConnection(target_of("http://127.0.0.1:9/v1", "responses"), HttpTransport({}))
+        line = ServerConnection(make_target("http://127.0.0.1:9/v1", "responses"), HttpTransport({}))
         network = HttpTransport({})
         try:
             return [await check_websocket(line, network), await check_websocket(line, FakeNetwork())]
@@ -91,13 +91,13 @@ def test_websocket_step_reports_missing_server_or_unsupported_transport() -> Non
 
 def test_errors_in_an_unreadable_form_are_reported() -> None:
     with ChatServer(lambda _: turn(text("Hello.")), strict=False) as server:
-        _, findings = probe(target_of(server.base_url, "chat"))
+        _, findings = run_probe(make_target(server.base_url, "chat"))
     assert findings["error.shape"].verdict == "ignored"
     bad = whole({"oops": 1}, 400)
     with ChatServer(
         lambda received: bad if received.json["messages"] == 7 else turn(text("Hello.")), strict=False
     ) as server:
-        _, findings = probe(target_of(server.base_url, "chat"))
+        _, findings = run_probe(make_target(server.base_url, "chat"))
     assert (findings["error.shape"].verdict, findings["error.shape"].detail) == (
         "refused",
         "400, in a form that clients cannot read",
@@ -110,7 +110,9 @@ def test_event_after_the_end_marker_of_a_stream_is_a_fault() -> None:
     async def check(*frames: bytes) -> ProbeFinding:
         answer = FakeAnswer(*frames, headers={"content-type": "text/event-stream"})
         network = FakeNetwork(responses=answer)
-        return await check_stream_order(ServerConnection(target_of("http://127.0.0.1:9/v1", "responses"), network), {})
+        return await check_stream_order(
+            ServerConnection(make_target("http://127.0.0.1:9/v1", "responses"), network), {}
+        )
 
     events = asyncio.run(_body_of(stream(says("Hello."))))
     assert asyncio.run(check(events, sse.DONE_FRAME)).verdict == "accepted"

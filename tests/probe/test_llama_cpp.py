@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.probe.probing import probe, target_of
+from tests.probe.probe_runs import make_target, run_probe
 from tests.running import one_upstream, running
 
 from antiphon.config import Timeouts
@@ -21,7 +21,7 @@ SLOW = Timeouts(connect=5.0, first_byte=120.0, idle=120.0, total=240.0)
 
 
 def _probed(model: EmbeddedModel, dialect: ServerDialectName, folder: Path) -> tuple[ProbeReport, Any]:
-    report, findings = probe(target_of(model.base_url, dialect, model="local", key=model.key, timeouts=SLOW))
+    report, findings = run_probe(make_target(model.base_url, dialect, model="local", key=model.key, timeouts=SLOW))
     assert report.stopped == ""
     assert {
         id: each.detail for id, each in findings.items() if id.startswith("proof.") and each.verdict != "accepted"

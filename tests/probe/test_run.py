@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from tests.probe.probing import probe, target_of
+from tests.probe.probe_runs import make_target, run_probe
 from tests.probe.scenarios import Writes, play
 from tests.probe.servers import CONSTRAINTS, VERCEL, Constraint, drawn, server_of, vercel
 from tests.running import one_upstream, running
@@ -41,7 +41,7 @@ def test_hidden_constraints_are_found_and_the_profile_makes_the_gateway_work(nam
     """D-4, D-1: the profile loads, and every scenario passes without a refusal by the server."""
     dialect, constraints, make = SEVEN[name]
     with make() as server:
-        report, findings = probe(target_of(server.base_url, dialect))
+        report, findings = run_probe(make_target(server.base_url, dialect))
         shown = {id: findings[id].verdict for each in constraints for id in each.shows}
         assert shown == {id: verdict for each in constraints for id, verdict in each.shows.items()}
         assert {
@@ -73,7 +73,7 @@ def test_every_constraint_is_drawn_by_some_seed(dialect: ServerDialectName) -> N
 def test_nine_payloads_have_the_verdicts_of_the_published_table() -> None:
     """D-4, D-1: in its order, and before everything else except the name of the limit."""
     with vercel() as server:
-        report, findings = probe(target_of(server.base_url, "responses"))
+        report, findings = run_probe(make_target(server.base_url, "responses"))
     first = [finding.id for finding in report.findings if not finding.id.startswith("limit.")][:9]
     assert {id: findings[id].verdict for id in first} == {
         "minimal": "accepted",

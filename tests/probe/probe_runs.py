@@ -1,4 +1,4 @@
-"""Probing as tests do it: no waiting, and everything that was found by its name."""
+"""Runs of the probe for tests: without pauses, and with the findings by id."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from antiphon.upstream.transport import Transport
 QUICK = Timeouts(connect=5.0, first_byte=10.0, idle=10.0, total=20.0)
 
 
-def target_of(url: str, dialect: ServerDialectName, **settings: Any) -> ProbeTarget:
+def make_target(url: str, dialect: ServerDialectName, **settings: Any) -> ProbeTarget:
     base = load_profile(SERVER_DIALECTS[dialect].default_profile)
     settings = {"model": "mock-1", "timeouts": QUICK, "key_header": base.key_header, **settings}
     return ProbeTarget(base_url=url, base=base, **settings)
 
 
-def probe(target: ProbeTarget, transport: Transport | None = None) -> tuple[ProbeReport, dict[str, ProbeFinding]]:
-    """A whole run."""
+def run_probe(target: ProbeTarget, transport: Transport | None = None) -> tuple[ProbeReport, dict[str, ProbeFinding]]:
+    """Runs all experiments."""
 
     async def run() -> ProbeReport:
         network = transport or HttpTransport({})
@@ -39,4 +39,4 @@ def probe(target: ProbeTarget, transport: Transport | None = None) -> tuple[Prob
 
 
 async def _no_sleep(_: float) -> None:
-    """Tests have no time."""
+    """Returns at once."""
