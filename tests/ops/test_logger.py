@@ -335,6 +335,13 @@ def test_library_log_records_are_captured() -> None:
     assert lines[2]["exception"].rstrip().endswith("ValueError: inside")
 
 
+class Unprintable:
+    """Cannot be converted to text."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
 @pytest.mark.parametrize(
     ("message", "arguments"),
     [
@@ -344,6 +351,7 @@ def test_library_log_records_are_captured() -> None:
         ("%(name)s", ({"other": 1},)),
         ("%c", (2**40,)),
         ("100 %", ("x",)),
+        ("the argument: %s", (Unprintable(),)),
     ],
 )
 def test_log_record_with_wrong_arguments_is_written_unformatted(message: str, arguments: tuple[Any, ...]) -> None:

@@ -289,10 +289,12 @@ def _escape(match: re.Match[str]) -> str:
 def _format_message(record: logging.LogRecord) -> str:
     try:
         return record.getMessage().strip()
-    except (TypeError, ValueError, LookupError, OverflowError):  # the arguments do not fit the format
+    except FORMATTING_ERRORS:
         return str(record.msg)
 
 
+# The arguments of a record do not fit its format, or cannot be converted to text.
+FORMATTING_ERRORS: Final = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, RuntimeError)
 FLUSH_DELAY: Final = 0.02  # seconds that the line of a request may wait
 MAX_TRACE: Final = 8_000
 MIN_TRACE_LINES: Final = 2  # the message, and the empty text after its newline
