@@ -94,6 +94,8 @@ def _compare(comparison: Comparison, args: argparse.Namespace) -> int:
         _warm_up(started, chosen_workloads)
         measurements = _measure_rounds(started, chosen_workloads, args.rounds, args.share)
     measured = [server.target for server in started]
+    if not measured:
+        raise SystemExit(render_not_measured(not_measured))
     text = _render_results(measured, chosen_workloads, measurements, idle_kib, args.rounds, comparison)
     text += render_not_measured(not_measured)
     text += "\n" + report.render_circumstances(measured, load_before)
@@ -127,10 +129,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def start_failure(server: Server) -> str:
-    """Returns why a server did not start: the last line of its log. Prints more of the log to stderr."""
+    """Returns why a server did not start: the last line of its log, without local folders, because it is published.
+
+    Prints more of the log to stderr.
+    """
     log = server.read_log()
     print(f"{server.target.name} did not start. Its log ends with:\n{log[-2000:]}", file=sys.stderr)
-    lines = log.split("\n")
+    lines = log.replace(f"{server.folder}/", "").replace(f"{commits.REPOSITORY}/", "").split("\n")
     last_line = next((line.strip() for line in reversed(lines) if line.strip()), "its log is empty")
     return f"did not start: {last_line}"
 

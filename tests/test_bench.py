@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from bench.commits import checked_out, git_environ, working_tree
+from bench.commits import REPOSITORY, checked_out, git_environ, working_tree
 from bench.gateway import DIALECT_COMPARISON, render_not_measured, start_failure
 from bench.payloads import STAMP, TURNS, plain_body, responses_body
 from bench.report import render_table, write_section
@@ -141,6 +141,13 @@ def test_start_failure_is_the_last_line_of_the_log(start_server: Callable[[str],
     server = start_server("echo starting; printf 'No module named wsproto\\n\\n' >&2; exit 1")
     assert not server.wait_until_listening()
     assert start_failure(server) == "did not start: No module named wsproto"
+
+
+@pytest.mark.io
+def test_start_failure_names_no_local_folder(start_server: Callable[[str], Server]) -> None:
+    server = start_server(f"echo $PWD/antiphon.toml and {REPOSITORY}/bench: unknown setting; exit 1")
+    assert not server.wait_until_listening()
+    assert start_failure(server) == "did not start: antiphon.toml and bench: unknown setting"
 
 
 @pytest.mark.io
