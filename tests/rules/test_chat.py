@@ -9,13 +9,13 @@ from tests.rules.judging import Collected, findings_of, refusal_of
 from tests.testing.chat.test_rules import CALL, CALLED, CUSTOM, PNG, RESULT, TOOL, USER, body_with, full
 
 from antiphon.rules import chat
-from antiphon.rules.chat import MAX_CALL_ID
+from antiphon.rules.chat import MAX_CALL_ID_LENGTH
 
 
 def violations(change: dict[str, Any]) -> list[tuple[str, str, bool]]:
     report = Collected()
     chat.check(full(change), report)
-    return [(violation.rule, violation.path, violation.certain) for violation in report.violations]
+    return [(violation.rule, violation.path, violation.is_certain) for violation in report.violations]
 
 
 def calling(call: Any) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def test_image_in_a_tool_result_is_refused_by_some_servers() -> None:
 
 def test_long_call_id_is_accepted_and_suspected() -> None:
     """Servers had limits of 40 and 64 characters, and longer ids are accepted by others."""
-    id = "c" * (MAX_CALL_ID + 1)
+    id = "c" * (MAX_CALL_ID_LENGTH + 1)
     body = full(body_with(USER, {**CALLED, "tool_calls": [{**CALL, "id": id}]}, {**RESULT, "tool_call_id": id}))
     assert refusal_of("chat", body) is None
     assert ("long_id", False) in {(found.rule, found.certain) for found in findings_of("chat", body)}

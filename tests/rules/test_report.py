@@ -12,9 +12,11 @@ from antiphon.rules.report import as_json
 def test_violation_without_a_problem_has_the_words_of_the_provider() -> None:
     report = Collected()
     report.add("value", "a", "no good")
-    report.add("value", "a", "no good", "the value is 1", param="b", code=None, certain=False, settings=("quirks: x",))
+    report.add(
+        "value", "a", "no good", "the value is 1", param="b", code=None, is_certain=False, settings=("quirks: x",)
+    )
     first, second = report.violations
-    assert (first.problem, first.param, first.code, first.certain) == ("no good", "a", "invalid_value", True)
+    assert (first.problem, first.param, first.code, first.is_certain) == ("no good", "a", "invalid_value", True)
     assert (second.problem, second.param, second.code, second.settings) == ("the value is 1", "b", None, ("quirks: x",))
 
 

@@ -14,7 +14,7 @@ from antiphon.rules import responses
 def violations(change: dict[str, Any], **known: Any) -> list[tuple[str, str, bool]]:
     report = Collected()
     responses.check(full(change), report, **known)
-    return [(violation.rule, violation.path, violation.certain) for violation in report.violations]
+    return [(violation.rule, violation.path, violation.is_certain) for violation in report.violations]
 
 
 # (what is wrong, the violations of the body).

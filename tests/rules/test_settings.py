@@ -22,9 +22,9 @@ from antiphon.rules.settings import (
 @pytest.mark.parametrize(
     ("wanted", "value", "code"),
     [
-        (Range(0, 2, fraction=True), 0.5, None),
-        (Range(0, 2, fraction=True), "1", "invalid_type"),
-        (Range(0, 2, fraction=True), 2.5, "invalid_value"),
+        (Range(0, 2, allows_fraction=True), 0.5, None),
+        (Range(0, 2, allows_fraction=True), "1", "invalid_type"),
+        (Range(0, 2, allows_fraction=True), 2.5, "invalid_value"),
         (Range(0, 2), 1.5, "invalid_type"),
         (Range(0, 2), True, "invalid_type"),
         (bool, False, None),

@@ -48,7 +48,7 @@ class Findings(Report):
         self._remaining_schemas = MAX_SCHEMAS
 
     def receive(self, violation: Violation) -> None:
-        self.keep(violation.rule, violation.path, violation.problem, *violation.settings, certain=violation.certain)
+        self.keep(violation.rule, violation.path, violation.problem, *violation.settings, certain=violation.is_certain)
 
     def suspect(self, rule: Rule, path: str, problem: str, *, settings: tuple[str, ...] = ()) -> None:
         self.keep(rule, path, problem, *settings, certain=False)

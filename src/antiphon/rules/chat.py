@@ -66,9 +66,13 @@ def _check_combinations(body: dict[str, Any], report: Report) -> None:
     if isinstance(stop, list):
         if not all(isinstance(word, str) for word in stop):
             report.add("value", "stop", message)
-        elif len(stop) > MAX_STOPS:
+        elif len(stop) > MAX_STOP_WORDS:
             report.add(
-                "value", "stop", message, f"{len(stop)} stop words; some servers allow {MAX_STOPS}", certain=False
+                "value",
+                "stop",
+                message,
+                f"{len(stop)} stop words; some servers allow {MAX_STOP_WORDS}",
+                is_certain=False,
             )
     elif stop is not None and not isinstance(stop, str):
         report.add("value", "stop", message, code="invalid_type")
@@ -90,48 +94,48 @@ def _check_messages(body: dict[str, Any], report: Report) -> None:
             code="missing_required_parameter",
         )
         return
-    waiting: dict[str, str] = {}
-    for at, message in enumerate(report.walk(messages)):
-        waiting = _check_message(message, f"messages[{at}]", waiting, report)
-    _check_all_answered(waiting, f"messages[{len(messages) - 1}]", report)
+    unanswered_calls: dict[str, str] = {}
+    for index, message in enumerate(report.walk(messages)):
+        unanswered_calls = _check_message(message, f"messages[{index}]", unanswered_calls, report)
+    _check_all_answered(unanswered_calls, f"messages[{len(messages) - 1}]", report)
 
 
-def _check_message(message: Any, path: str, waiting: dict[str, str], report: Report) -> dict[str, str]:
+def _check_message(message: Any, path: str, unanswered_calls: dict[str, str], report: Report) -> dict[str, str]:
     """Check a message after calls that wait for results (id and path); return the calls that wait after it."""
     if not isinstance(message, dict):
         report.add("value", path, "a message is an object", code="invalid_type")
-        return waiting
+        return unanswered_calls
     role = message.get("role")
     # An unknown role is refused with the list of known ones; the `function` role is long gone from newer servers.
     if not isinstance(role, str) or role not in PARTS_OF_ROLE:
         flaw = describe_role(role, PARTS_OF_ROLE)
         report.add(flaw.rule, f"{path}.role", f"{role!r} is not one of {', '.join(PARTS_OF_ROLE)}", flaw.problem)
-        return waiting
+        return unanswered_calls
     if role == "tool":
-        _check_result(message, path, waiting, report)
-        return waiting
-    _check_all_answered(waiting, path, report)
+        _check_result(message, path, unanswered_calls, report)
+        return unanswered_calls
+    _check_all_answered(unanswered_calls, path, report)
     # A participant's name has no white space and none of the signs that templates use.
     name = message.get("name")
-    if name is not None and not (isinstance(name, str) and PARTICIPANT.fullmatch(name)):
-        problem = f"{as_json(name)} is not a valid name: expected {PARTICIPANT.pattern}"
-        certain = not isinstance(name, str)
-        report.add("name", f"{path}.name", "the name does not match its pattern", problem, certain=certain)
+    if name is not None and not (isinstance(name, str) and PARTICIPANT_NAME.fullmatch(name)):
+        problem = f"{as_json(name)} is not a valid name: expected {PARTICIPANT_NAME.pattern}"
+        is_certain = not isinstance(name, str)
+        report.add("name", f"{path}.name", "the name does not match its pattern", problem, is_certain=is_certain)
     if role == "assistant":
         return _check_assistant(message, path, report)
     _check_content(message.get("content"), f"{path}.content", role, report)
     return {}
 
 
-def _check_all_answered(waiting: dict[str, str], param: str, report: Report) -> None:
+def _check_all_answered(unanswered_calls: dict[str, str], param: str, report: Report) -> None:
     # "An assistant message with tool_calls must be followed by tool messages responding to each tool_call_id."
-    message = f"no tool message answers {', '.join(waiting)} before this"
-    for id, path in waiting.items():
+    message = f"no tool message answers {', '.join(unanswered_calls)} before this"
+    for id, path in unanswered_calls.items():
         problem = f"no tool message right after it answers the call {as_json(id)}"
         report.add("unanswered_call", path, message, problem, param=param)
 
 
-def _check_result(message: dict[str, Any], path: str, waiting: dict[str, str], report: Report) -> None:
+def _check_result(message: dict[str, Any], path: str, unanswered_calls: dict[str, str], report: Report) -> None:
     # "messages with role tool must be a response to a preceding message with tool_calls": orphans, wrong ids and second
     # answers to one call are refused alike.
     id = message.get("tool_call_id")
@@ -143,10 +147,10 @@ def _check_result(message: dict[str, Any], path: str, waiting: dict[str, str], r
             "a tool message has the id of the call that it answers",
             code="missing_required_parameter",
         )
-    elif waiting.pop(id, None) is None:
+    elif unanswered_calls.pop(id, None) is None:
         problem = f"this result has no call: no assistant message right before it calls {as_json(id)}"
         message_text = f"no call right before this waits for {id!r}"
-        report.add("orphan_result", f"{path}.tool_call_id", message_text, problem, settings=ORPHANS)
+        report.add("orphan_result", f"{path}.tool_call_id", message_text, problem, settings=ORPHAN_SETTINGS)
     _check_content(message.get("content"), f"{path}.content", "tool", report)
 
 
@@ -164,14 +168,14 @@ def _check_assistant(message: dict[str, Any], path: str, report: Report) -> dict
     elif content is not None and content != "":
         _check_content(content, f"{path}.content", "assistant", report)
     ids: dict[str, str] = {}
-    for at, call in enumerate(report.walk(calls if isinstance(calls, list) else ())):
-        place = f"{path}.tool_calls[{at}]"
-        id = _check_call(call, place, report)
+    for index, call in enumerate(report.walk(calls if isinstance(calls, list) else ())):
+        exact_path = f"{path}.tool_calls[{index}]"
+        id = _check_call(call, exact_path, report)
         # One id names one call.
         if id in ids:
             report.add("value", f"{path}.tool_calls", "two calls have one id", f"two calls have the id {as_json(id)}")
         if id:
-            ids[id] = place
+            ids[id] = exact_path
     return ids
 
 
@@ -179,9 +183,9 @@ def _check_call(call: Any, path: str, report: Report) -> str:
     """Check a call; return its id, empty if it has none."""
 
     # A call has an id, a type, and a function with a name and arguments in a string (an object is refused).
-    def refuse(rule: Rule, place: str, problem: str) -> None:
+    def refuse(rule: Rule, exact_path: str, problem: str) -> None:
         message = "a call has an id, a type, a name and its arguments in a string"
-        report.add(rule, place, message, problem, param=path, code="invalid_type")
+        report.add(rule, exact_path, message, problem, param=path, code="invalid_type")
 
     if not isinstance(call, dict):
         refuse("value", path, "a call is an object")
@@ -190,9 +194,9 @@ def _check_call(call: Any, path: str, report: Report) -> str:
     if not isinstance(id, str) or not id:
         refuse("missing_field", f"{path}.id", "a call has an id, which its result names")
         id = ""
-    elif len(id) > MAX_CALL_ID:
+    elif len(id) > MAX_CALL_ID_LENGTH:
         # "string too long. Expected a string with maximum length 40", later 64; not every server has a limit.
-        problem = f"the id has {len(id)} characters; some servers allow {MAX_CALL_ID}"
+        problem = f"the id has {len(id)} characters; some servers allow {MAX_CALL_ID_LENGTH}"
         report.suspect("long_id", f"{path}.id", problem)
     match call:
         case {"type": "custom", "custom": {**custom}}:
@@ -239,8 +243,8 @@ def _check_content(content: Any, path: str, role: str, report: Report) -> None:
         message = "content is a string or a list of at least one part"
         report.add("value", path, message, f"{message}, not {as_json(content)}", code="invalid_type")
         return
-    for at, part in enumerate(report.walk(content)):
-        _check_part(part, f"{path}[{at}]", role, report)
+    for index, part in enumerate(report.walk(content)):
+        _check_part(part, f"{path}[{index}]", role, report)
 
 
 def _check_part(part: Any, path: str, role: str, report: Report) -> None:
@@ -248,14 +252,14 @@ def _check_part(part: Any, path: str, role: str, report: Report) -> None:
     # Each role has its parts: images, sound and files only from the user, refusals only from the assistant.
     if kind not in allowed:
         message = f"a part of type {kind or None!r} stands where {', '.join(allowed)} may"
-        place, flaw = part_type_path(part, path), describe_part(part, allowed)
+        exact_path, flaw = part_type_path(part, path), describe_part(part, allowed)
         if role == "tool" and kind in PARTS_OF_ROLE["user"]:
             # "Image URLs are only allowed for messages with role 'user'": other servers take them from tools too.
             problem = f"some servers take `{kind}` from the user only, not from a tool"
             settings = ('wire.tool_images = "lift"',)
-            report.add("media", place, message, problem, param=path, certain=False, settings=settings)
+            report.add("media", exact_path, message, problem, param=path, is_certain=False, settings=settings)
         else:
-            report.add(flaw.rule, place, message, flaw.problem, param=path)
+            report.add(flaw.rule, exact_path, message, flaw.problem, param=path)
         return
     message = f"this is no part of type {kind}"
     # Each part holds its content under its own name, in its own form.
@@ -266,14 +270,14 @@ def _check_part(part: Any, path: str, role: str, report: Report) -> None:
             # An image is a web address or a data URL of an image, and its detail one of three words.
             if not IMAGE_URL.match(url):
                 problem = "an image is a web address or a data URL of an image; some servers take more"
-                report.add("media", path, message, problem, certain=False)
-            elif rest.get("detail", "auto") not in DETAILS:
-                problem = f"{as_json(rest['detail'])} is no detail that every server knows: {', '.join(DETAILS)}"
-                report.add("media", path, message, problem, certain=False)
+                report.add("media", path, message, problem, is_certain=False)
+            elif rest.get("detail", "auto") not in IMAGE_DETAILS:
+                problem = f"{as_json(rest['detail'])} is no detail that every server knows: {', '.join(IMAGE_DETAILS)}"
+                report.add("media", path, message, problem, is_certain=False)
         case {"type": "input_audio", "input_audio": {"data": str(), "format": str(format)}}:
             if format not in AUDIO_FORMATS:
                 problem = f"{as_json(format)} is no format that every server knows: {', '.join(AUDIO_FORMATS)}"
-                report.add("media", path, message, problem, certain=False)
+                report.add("media", path, message, problem, is_certain=False)
         case {"type": "file", "file": {"file_data": str()} | {"file_id": str()}}:
             return
         case _:
@@ -294,8 +298,8 @@ def _check_tools(tools: Any, report: Report) -> set[str] | None:
         return None
     if not 1 <= len(tools) <= MAX_TOOLS:
         problem = f"there are {len(tools)} tools; many servers take 1 to {MAX_TOOLS}, or no such field"
-        report.add("value", "tools", message, problem, certain=False)
-    names = [_check_tool(tool, f"tools[{at}]", report) for at, tool in enumerate(report.walk(tools))]
+        report.add("value", "tools", message, problem, is_certain=False)
+    names = [_check_tool(tool, f"tools[{index}]", report) for index, tool in enumerate(report.walk(tools))]
     valid_names = [name for name in names if name is not None]
     check_unique_names(valid_names, "two tools have one name", report)
     return set(valid_names) if len(valid_names) == len(names) else None
@@ -305,17 +309,17 @@ def _check_tool(tool: Any, path: str, report: Report) -> str | None:
     """Check a tool; return its name, None if it has no valid one."""
 
     # "Missing required parameter: tools[0].function": the flat form of the responses API is not known here.
-    def refuse(rule: Rule, place: str, problem: str, *, certain: bool = True) -> None:
+    def refuse(rule: Rule, exact_path: str, problem: str, *, is_certain: bool = True) -> None:
         message = "a tool is a type and, under its name, a function"
         code = "missing_required_parameter"
-        report.add(rule, place, message, problem, param=f"{path}.function", code=code, certain=certain)
+        report.add(rule, exact_path, message, problem, param=f"{path}.function", code=code, is_certain=is_certain)
 
     match tool:
         case {"type": "function", "function": {**function}}:
             is_named = check_name(function.get("name"), f"{path}.function.name", report)
             if not isinstance(function.get("description") or "", str):
-                place = f"{path}.function.description"
-                report.add("value", place, "a description is a string", code="invalid_type")
+                exact_path = f"{path}.function.description"
+                report.add("value", exact_path, "a description is a string", code="invalid_type")
             schema, strict = function.get("parameters"), function.get("strict")
             check_parameters(schema, f"{path}.function.parameters", report, strict=strict)
             return str(function["name"]) if is_named else None
@@ -328,7 +332,7 @@ def _check_tool(tool: Any, path: str, report: Report) -> str | None:
         case {"type": str(kind)} if form_of(tool) is None and kind not in ("function", "custom"):
             # Tools of the server's own are each provider's own.
             problem = f"{as_json(kind)} is a tool that the server must provide, and not every server does"
-            refuse("unsupported", f"{path}.type", problem, certain=False)
+            refuse("unsupported", f"{path}.type", problem, is_certain=False)
         case {**members}:
             form = form_of(members)
             refuse("tool_form" if form else "missing_field", path, describe_form(form, "nested"))
@@ -350,7 +354,7 @@ def _check_choice(body: dict[str, Any], names: set[str] | None, report: Report) 
         case {"type": "function", "function": {"name": name}} | {"type": "custom", "custom": {"name": name}}:
             chosen = [name]
         case {"type": "allowed_tools", "allowed_tools": {"mode": "auto" | "required", "tools": [*allowed]}}:
-            chosen = [_name_in(tool) for tool in allowed if isinstance(tool, dict)]
+            chosen = [_name_of_allowed_tool(tool) for tool in allowed if isinstance(tool, dict)]
         case {"type": "function", "name": _}:
             message = f"{choice!r} is no tool choice"
             report.add("tool_form", "tool_choice", message, "the name of the tool stands under `function` here")
@@ -368,7 +372,7 @@ def _check_choice(body: dict[str, Any], names: set[str] | None, report: Report) 
             report.add("name", "tool_choice", message, f"the tool {as_json(name)} is chosen, and not offered")
 
 
-def _name_in(tool: dict[str, Any]) -> Any:
+def _name_of_allowed_tool(tool: dict[str, Any]) -> Any:
     """Return the name of an allowed tool."""
     inner = tool.get(type_of(tool))
     return inner.get("name") if isinstance(inner, dict) else None
@@ -401,9 +405,11 @@ def _check_format(body: dict[str, Any], report: Report) -> None:
             report.add("missing_field", path, f"{other!r} is no response format", problem, param="response_format")
         case other:
             # Unknown types of format are refused with the list of known ones; some servers have more.
-            problem = f"{as_json(other)} is no response format that every server knows: {', '.join(FORMATS)}"
-            certain = not type_of(other)
-            report.add("discriminator", "response_format", f"{other!r} is no response format", problem, certain=certain)
+            problem = f"{as_json(other)} is no response format that every server knows: {', '.join(FORMAT_TYPES)}"
+            is_certain = not type_of(other)
+            report.add(
+                "discriminator", "response_format", f"{other!r} is no response format", problem, is_certain=is_certain
+            )
 
 
 PARTS_OF_ROLE: Final[dict[str, tuple[str, ...]]] = {
@@ -421,14 +427,14 @@ FORM_OF_PART: Final = {
     "file": "an object with `file_data` or a `file_id` under `file`",
 }
 SETTINGS: Final[dict[str, Setting]] = {
-    "temperature": Range(0, 2, fraction=True),
-    "top_p": Range(0, 1, fraction=True),
-    "presence_penalty": Range(-2, 2, fraction=True),
-    "frequency_penalty": Range(-2, 2, fraction=True),
+    "temperature": Range(0, 2, allows_fraction=True),
+    "top_p": Range(0, 1, allows_fraction=True),
+    "presence_penalty": Range(-2, 2, allows_fraction=True),
+    "frequency_penalty": Range(-2, 2, allows_fraction=True),
     "n": Range(1, 128),
     "max_tokens": Range(1, 2**31),
     "max_completion_tokens": Range(1, 2**31),
-    "top_logprobs": Range(0, 20, certain=False),
+    "top_logprobs": Range(0, 20, is_certain=False),
     "seed": Range(-(2**63), 2**63),
     "logprobs": bool,
     "stream": bool,
@@ -446,11 +452,11 @@ SETTINGS: Final[dict[str, Setting]] = {
 FIELDS: Final = frozenset(
     {"model", "messages", "tools", "tool_choice", "response_format", "metadata", "stop", *SETTINGS}
 )
-FORMATS: Final = ("text", "json_object", "json_schema")
-DETAILS: Final = ("auto", "low", "high")
+FORMAT_TYPES: Final = ("text", "json_object", "json_schema")
+IMAGE_DETAILS: Final = ("auto", "low", "high")
 AUDIO_FORMATS: Final = ("wav", "mp3")
-ORPHANS: Final = ('wire.orphan_outputs = "text"',)
-MAX_CALL_ID: Final = 64  # characters
-MAX_STOPS: Final = 4
-PARTICIPANT: Final = re.compile(r"[^\s<|\\/>]{1,64}")
+ORPHAN_SETTINGS: Final = ('wire.orphan_outputs = "text"',)
+MAX_CALL_ID_LENGTH: Final = 64  # characters
+MAX_STOP_WORDS: Final = 4
+PARTICIPANT_NAME: Final = re.compile(r"[^\s<|\\/>]{1,64}")
 IMAGE_URL: Final = re.compile(r"https?://|data:image/[a-z0-9.+-]+;base64,", re.IGNORECASE)

@@ -32,8 +32,8 @@ def describe_part(part: Any, allowed: Sequence[str]) -> Description:
     if not kind:
         return Description("discriminator", f"a part is an object with a type, not {as_json(part)}")
     if kind in TEXT_TYPES:
-        wanted = next((word for word in allowed if word in TEXT_TYPES), allowed[0])
-        return Description("content_type", f"`{kind}` is {TEXT_TYPES[kind]}; here text has the type `{wanted}`")
+        expected = next((word for word in allowed if word in TEXT_TYPES), allowed[0])
+        return Description("content_type", f"`{kind}` is {TEXT_TYPES[kind]}; here text has the type `{expected}`")
     hint = did_you_mean(kind, allowed)
     return Description("discriminator", f"`{kind}` is no part type here: expected one of {', '.join(allowed)}{hint}")
 

@@ -45,7 +45,7 @@ class Violation(Struct, frozen=True, kw_only=True):
     param: str | None = None
     code: str | None = None
     #: Whether every server of the dialect should refuse it. If not, only some servers do.
-    certain: bool = True
+    is_certain: bool = True
     #: The profile settings with which the gateway avoids it: `quirks: name`, or `wire.name = value`.
     settings: tuple[str, ...] = ()
 
@@ -65,7 +65,7 @@ class Report(ABC):
         *,
         param: str | None = None,
         code: str | None = "invalid_value",
-        certain: bool = True,
+        is_certain: bool = True,
         settings: tuple[str, ...] = (),
     ) -> None:
         """Report a violation. Without a `problem`, the provider's words are used; without a `param`, the path."""
@@ -77,7 +77,7 @@ class Report(ABC):
                 message=message,
                 param=path if param is None else param,
                 code=code,
-                certain=certain,
+                is_certain=is_certain,
                 settings=settings,
             )
         )

@@ -16,7 +16,7 @@ from antiphon.rules.content import describe_part, describe_role, part_type_path,
 from antiphon.rules.report import Report, Rule, as_json
 from antiphon.rules.schemas import check_parameters, check_schema
 from antiphon.rules.settings import (
-    NAME,
+    NAME_PATTERN,
     Range,
     Setting,
     check_mentions_json,
@@ -63,11 +63,11 @@ def _check_combinations(body: dict[str, Any], report: Report) -> None:
         report.add("combination", "stream_options", "stream_options is only allowed with stream", problem)
     # `include` is a list of known words; servers have more of them than all servers know.
     include = body.get("include")
-    for at, word in enumerate(report.walk(include if isinstance(include, list) else ())):
+    for index, word in enumerate(report.walk(include if isinstance(include, list) else ())):
         if word not in INCLUDES:
             message = f"{word!r} is not one of {', '.join(INCLUDES)}"
             problem = f"{as_json(word)} is no value that every server knows: {', '.join(INCLUDES)}"
-            report.add("value", f"include[{at}]", message, problem, certain=not isinstance(word, str))
+            report.add("value", f"include[{index}]", message, problem, is_certain=not isinstance(word, str))
     reasoning = body.get("reasoning")
     if isinstance(reasoning, dict):
         check_settings(reasoning, REASONING, report, "reasoning.")
@@ -83,7 +83,7 @@ def _check_encrypted_reasoning(body: dict[str, Any], plain_models: Collection[st
     if model in plain_models or PLAIN_MODEL.match(model):
         message = "Encrypted content is not supported with this model."
         problem = f"the model {as_json(model)} does not reason, so some servers refuse `{ENCRYPTED}`"
-        report.add("unsupported", "include", message, problem, code=None, certain=False)
+        report.add("unsupported", "include", message, problem, code=None, is_certain=False)
 
 
 # The conversation.
@@ -104,19 +104,19 @@ def _check_input(body: dict[str, Any], report: Report) -> None:
             code="missing_required_parameter",
         )
         return
-    waiting: dict[str, str] = {}
-    for at, item in enumerate(report.walk(given)):
+    unanswered_calls: dict[str, str] = {}
+    for index, item in enumerate(report.walk(given)):
         if isinstance(item, dict):
-            _check_item(item, f"input[{at}]", waiting, report)
+            _check_item(item, f"input[{index}]", unanswered_calls, report)
         else:
-            report.add("value", f"input[{at}]", "an item is an object", code="invalid_type")
+            report.add("value", f"input[{index}]", "an item is an object", code="invalid_type")
     # "No tool output found for function call X": every call in the input has its output after it.
-    for id, path in waiting.items():
+    for id, path in unanswered_calls.items():
         problem = f"no item after the call {as_json(id)} has its output"
         report.add("unanswered_call", path, f"no tool output found for the call {id}", problem)
 
 
-def _check_item(item: dict[str, Any], path: str, waiting: dict[str, str], report: Report) -> None:
+def _check_item(item: dict[str, Any], path: str, unanswered_calls: dict[str, str], report: Report) -> None:
     # A message may leave out its type, since it has a role; nothing else may.
     kind = item.get("type", "message" if "role" in item else None)
     if isinstance(kind, str) and kind in MEMBERS:
@@ -126,16 +126,16 @@ def _check_item(item: dict[str, Any], path: str, waiting: dict[str, str], report
         case "message":
             _check_message(item, path, report)
         case "function_call" | "custom_tool_call":
-            _check_call(item, path, waiting, report)
+            _check_call(item, path, unanswered_calls, report)
         case "function_call_output" | "custom_tool_call_output":
-            _check_output(item, path, waiting, report)
+            _check_output(item, path, unanswered_calls, report)
         case "reasoning":
             _check_reasoning(item, path, report)
         case "compaction":
             # Encrypted by the server itself: only its type is checked.
             if not isinstance(item.get("encrypted_content"), str):
-                place = f"{path}.encrypted_content"
-                report.add("reasoning", place, "encrypted_content is no string", code="invalid_type")
+                exact_path = f"{path}.encrypted_content"
+                report.add("reasoning", exact_path, "encrypted_content is no string", code="invalid_type")
         case "item_reference":
             pass
         case _:
@@ -153,7 +153,7 @@ def _report_unknown_item(kind: Any, path: str, report: Report) -> None:
         report.add("discriminator", f"{path}.type", message, problem)
     elif kind in SERVER_ITEMS or is_extension_type(kind):
         problem = f"not every server knows items of type {as_json(kind)}"
-        report.add("discriminator", f"{path}.type", message, problem, certain=False, settings=settings)
+        report.add("discriminator", f"{path}.type", message, problem, is_certain=False, settings=settings)
     else:
         hint = did_you_mean(kind, (*MEMBERS, *SERVER_ITEMS))
         if kind in ("tool_use", "tool_result", "tool_call"):
@@ -166,10 +166,10 @@ def _check_members(item: dict[str, Any], kind: str, path: str, report: Report) -
     # "Unknown parameter: 'input[3].status'.": members of items that are not in the API's reference are refused.
     for name in item:
         if name not in MEMBERS[kind]:
-            place = f"{path}.{name}"
+            exact_path = f"{path}.{name}"
             problem = f"strict servers know no such member of a {kind}"
-            message, code = f"Unknown parameter: '{place}'.", "unknown_parameter"
-            report.add("unknown_field", place, message, problem, code=code, certain=False)
+            message, code = f"Unknown parameter: '{exact_path}'.", "unknown_parameter"
+            report.add("unknown_field", exact_path, message, problem, code=code, is_certain=False)
 
 
 def _check_id(item: dict[str, Any], kind: str, path: str, report: Report) -> None:
@@ -202,21 +202,21 @@ def _check_content(
         message = "content is a string or a list of at least one part"
         report.add("value", path, message, f"{message}, not {as_json(content)}", code="invalid_type")
         return
-    for at, part in enumerate(report.walk(content)):
-        place, kind = f"{path}[{at}]", type_of(part)
+    for index, part in enumerate(report.walk(content)):
+        exact_path, kind = f"{path}[{index}]", type_of(part)
         if kind in allowed:
-            _check_part(part, place, report)
+            _check_part(part, exact_path, report)
             continue
         # "Invalid value: 'input_text'. Supported values are: 'output_text' and 'refusal'": each role has its own words.
         message, flaw = f"{kind or None!r} stands where {', '.join(allowed)} may", describe_part(part, allowed)
         is_audio = kind == "input_audio" and "input_image" in allowed  # some servers take it, the API's maker does not
         report.add(
             flaw.rule,
-            part_type_path(part, place),
+            part_type_path(part, exact_path),
             message,
             flaw.problem,
-            param=f"{place}.type",
-            certain=not is_audio,
+            param=f"{exact_path}.type",
+            is_certain=not is_audio,
             settings=settings,
         )
 
@@ -236,9 +236,9 @@ def _check_part(part: dict[str, Any], path: str, report: Report) -> None:
     report.add("value", path, f"this is no part of type {kind}", f"a part of type `{kind}` has {FORM_OF_PART[kind]}")
 
 
-def _check_call(item: dict[str, Any], path: str, waiting: dict[str, str], report: Report) -> None:
+def _check_call(item: dict[str, Any], path: str, unanswered_calls: dict[str, str], report: Report) -> None:
     if _check_call_id(item, path, report):
-        waiting[item["call_id"]] = path
+        unanswered_calls[item["call_id"]] = path
     field = "arguments" if item["type"] == "function_call" else "input"
     # `arguments` is a string; an object is refused.
     if not isinstance(item.get(field), str):
@@ -251,25 +251,29 @@ def _check_call(item: dict[str, Any], path: str, waiting: dict[str, str], report
 def _check_call_id(item: dict[str, Any], path: str, report: Report) -> bool:
     # `call_id`: 1 to 64 characters; longer ones are "string too long".
     id = item.get("call_id")
-    message, place = "call_id is a string of 1 to 64 characters", f"{path}.call_id"
+    message, exact_path = "call_id is a string of 1 to 64 characters", f"{path}.call_id"
     if id is None:
-        report.add("missing_field", place, message, "calls and their outputs are joined by a call_id")
+        report.add("missing_field", exact_path, message, "calls and their outputs are joined by a call_id")
     elif not isinstance(id, str) or not id:
-        report.add("value", place, message, f"a call_id is a string that is not empty, not {as_json(id)}")
-    elif len(id) > MAX_CALL_ID:
-        report.add("long_id", place, message, f"the call_id has {len(id)} characters; {MAX_CALL_ID} are allowed")
+        report.add("value", exact_path, message, f"a call_id is a string that is not empty, not {as_json(id)}")
+    elif len(id) > MAX_CALL_ID_LENGTH:
+        report.add(
+            "long_id", exact_path, message, f"the call_id has {len(id)} characters; {MAX_CALL_ID_LENGTH} are allowed"
+        )
         return True
     else:
         return True
     return False
 
 
-def _check_output(item: dict[str, Any], path: str, waiting: dict[str, str], report: Report) -> None:
+def _check_output(item: dict[str, Any], path: str, unanswered_calls: dict[str, str], report: Report) -> None:
     # "No tool call found for function call output with call_id X": orphans and second outputs are refused alike.
-    if _check_call_id(item, path, report) and waiting.pop(item["call_id"], None) is None:
+    if _check_call_id(item, path, report) and unanswered_calls.pop(item["call_id"], None) is None:
         id = item["call_id"]
         problem = f"this output has no call: no item before it calls {as_json(id)}"
-        report.add("orphan_result", path, f"no tool call found for the output of {id!r}", problem, settings=ORPHANS)
+        report.add(
+            "orphan_result", path, f"no tool call found for the output of {id!r}", problem, settings=ORPHAN_SETTINGS
+        )
     _check_content(item.get("output"), f"{path}.output", PARTS_OF_ROLE["user"], report)
 
 
@@ -279,16 +283,22 @@ def _check_reasoning(item: dict[str, Any], path: str, report: Report) -> None:
         parts = item.get(field)
         if parts is None and field == "content":
             continue
-        message, place, settings = f"{field} is a list of {kind} parts", f"{path}.{field}", ("quirks: drop_reasoning",)
+        message, exact_path, settings = (
+            f"{field} is a list of {kind} parts",
+            f"{path}.{field}",
+            ("quirks: drop_reasoning",),
+        )
         if not isinstance(parts, list):
             problem = f"the {field} of reasoning is a list of {kind} parts, not {as_json(parts)}"
-            report.add("missing_field" if parts is None else "value", place, message, problem, settings=settings)
+            report.add("missing_field" if parts is None else "value", exact_path, message, problem, settings=settings)
             continue
-        for at, part in enumerate(report.walk(parts)):
+        for index, part in enumerate(report.walk(parts)):
             if type_of(part) != kind:
                 given = part.get("type") if isinstance(part, dict) else part
                 problem = f"{as_json(given)} is no part type in the {field} of reasoning: expected {kind}"
-                report.add("content_type", f"{place}[{at}]", message, problem, param=place, settings=settings)
+                report.add(
+                    "content_type", f"{exact_path}[{index}]", message, problem, param=exact_path, settings=settings
+                )
 
 
 # Tools and formats.
@@ -304,8 +314,8 @@ def _check_tools(tools: Any, own_tools: Collection[str], report: Report) -> set[
         return None
     if len(tools) > MAX_TOOLS:
         problem = f"there are {len(tools)} tools; many servers take at most {MAX_TOOLS}"
-        report.add("value", "tools", message, problem, code="invalid_type", certain=False)
-    names = [_check_tool(tool, f"tools[{at}]", own_tools, report) for at, tool in enumerate(report.walk(tools))]
+        report.add("value", "tools", message, problem, code="invalid_type", is_certain=False)
+    names = [_check_tool(tool, f"tools[{index}]", own_tools, report) for index, tool in enumerate(report.walk(tools))]
     valid_names = [name for name in names if name is not None]
     check_unique_names(valid_names, "two tools have one name", report)
     return set(valid_names) if len(valid_names) == len(names) else None
@@ -352,7 +362,7 @@ def _report_unknown_tool(tool: Any, path: str, report: Report) -> None:
     else:
         problem = f"{as_json(kind)} is a tool that the server must provide, and not every server does"
         report.add(
-            "unsupported", param, message, problem, certain=False, settings=('wire.extension_tools = "flatten"',)
+            "unsupported", param, message, problem, is_certain=False, settings=('wire.extension_tools = "flatten"',)
         )
 
 
@@ -379,7 +389,7 @@ def _check_choice(body: dict[str, Any], names: set[str] | None, report: Report) 
             # A choice of a tool that the server provides is known to that server only.
             problem = f"{as_json(choice)} is no tool choice that every server knows"
             is_own = type_of(choice) not in ("", "function", "custom", "allowed_tools")
-            report.add("discriminator", "tool_choice", f"{choice!r} is no tool choice", problem, certain=not is_own)
+            report.add("discriminator", "tool_choice", f"{choice!r} is no tool choice", problem, is_certain=not is_own)
     for name in report.walk(chosen):
         # "Tool choice X not found in tools parameter."
         if names is not None and (not isinstance(name, str) or name not in names):
@@ -398,7 +408,7 @@ def _check_format(body: dict[str, Any], report: Report) -> None:
         case {"type": "json_object"}:
             check_mentions_json(prompt_texts(body), "input", report)
         case {"type": "json_schema", "json_schema": _, **format} if "name" not in format:
-            message = f"{None!r} does not match {NAME.pattern}"
+            message = f"{None!r} does not match {NAME_PATTERN.pattern}"
             problem = "the schema is nested as in chat; here it stands beside its type"
             report.add("schema", "text.format.json_schema", message, problem, param="text.format.name")
         case {"type": "json_schema", **format}:
@@ -413,8 +423,8 @@ def _check_format(body: dict[str, Any], report: Report) -> None:
         case other:
             # Unknown types of format are refused with the list of known ones; some servers have more.
             problem = f"{as_json(other)} is no format that every server knows: text, json_object, json_schema"
-            message, certain = f"{other!r} is no text format", not type_of(other)
-            report.add("discriminator", "text.format", message, problem, certain=certain)
+            message, is_certain = f"{other!r} is no text format", not type_of(other)
+            report.add("discriminator", "text.format", message, problem, is_certain=is_certain)
 
 
 PARTS_OF_ROLE: Final[dict[str, tuple[str, ...]]] = {
@@ -456,16 +466,16 @@ REASONING: Final[dict[str, Setting]] = {
     "summary": ("auto", "concise", "detailed"),
 }
 ASSISTANT: Final = ("quirks: assistant_as_string", 'wire.assistant_content = "output_text"')
-ORPHANS: Final = ('wire.orphan_outputs = "text"', "quirks: tool_history_as_text")
-MAX_CALL_ID: Final = 64  # characters
+ORPHAN_SETTINGS: Final = ('wire.orphan_outputs = "text"', "quirks: tool_history_as_text")
+MAX_CALL_ID_LENGTH: Final = 64  # characters
 SETTINGS: Final[dict[str, Setting]] = {
-    "temperature": Range(0, 2, fraction=True),
-    "top_p": Range(0, 1, fraction=True),
-    "presence_penalty": Range(-2, 2, fraction=True),
-    "frequency_penalty": Range(-2, 2, fraction=True),
-    "max_output_tokens": Range(16, 2**31, certain=False),
+    "temperature": Range(0, 2, allows_fraction=True),
+    "top_p": Range(0, 1, allows_fraction=True),
+    "presence_penalty": Range(-2, 2, allows_fraction=True),
+    "frequency_penalty": Range(-2, 2, allows_fraction=True),
+    "max_output_tokens": Range(16, 2**31, is_certain=False),
     "max_tool_calls": Range(1, 2**31),
-    "top_logprobs": Range(0, 20, certain=False),
+    "top_logprobs": Range(0, 20, is_certain=False),
     "stream": bool,
     "store": bool,
     "background": bool,

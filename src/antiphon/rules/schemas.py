@@ -30,29 +30,29 @@ def check_parameters(schema: Any, path: str, report: Report, *, strict: Any) -> 
 def check_schema(schema: Any, path: str, report: Report, *, strict: Any) -> None:
     """Check a schema. In a strict schema every object is closed and every property is required."""
     if strict is not None and not isinstance(strict, bool):
-        message, place = f"strict is {strict!r}, not a boolean", f"{path.rpartition('.')[0]}.strict"
-        report.add("value", place, message, f"{as_json(strict)} is not a boolean", param=path, code="invalid_type")
+        message, exact_path = f"strict is {strict!r}, not a boolean", f"{path.rpartition('.')[0]}.strict"
+        report.add("value", exact_path, message, f"{as_json(strict)} is not a boolean", param=path, code="invalid_type")
     if schema is not None:
-        for place, part in iter_schemas(schema, path, report, children_of):
-            _check_part(part, place, path, report, strict=strict is True)
+        for exact_path, part in iter_schemas(schema, path, report, children_of):
+            _check_part(part, exact_path, path, report, strict=strict is True)
 
 
 def iter_schemas(
     schema: Any, path: str, report: Report, children: Callable[[Any], Iterator[tuple[str, Any]]]
 ) -> Iterator[tuple[str, Any]]:
     """Yield a schema and all schemas inside it, each before its own, until the report ends the check."""
-    waiting: list[tuple[str, Iterator[tuple[str, Any]]]] = [(path, iter([("", schema)]))]
-    while waiting:
-        parent, parts = waiting[-1]
+    unanswered_calls: list[tuple[str, Iterator[tuple[str, Any]]]] = [(path, iter([("", schema)]))]
+    while unanswered_calls:
+        parent, parts = unanswered_calls[-1]
         step, part = next(parts, (None, None))
         if step is None:
-            waiting.pop()
+            unanswered_calls.pop()
             continue
-        place = f"{parent}{step}"
-        if not report.may_check_schema(place):
+        exact_path = f"{parent}{step}"
+        if not report.may_check_schema(exact_path):
             return
-        yield place, part
-        waiting.append((place, children(part)))
+        yield exact_path, part
+        unanswered_calls.append((exact_path, children(part)))
 
 
 def children_of(schema: Any) -> Iterator[tuple[str, Any]]:
@@ -66,7 +66,7 @@ def children_of(schema: Any) -> Iterator[tuple[str, Any]]:
             yield from ((f".{group}.{name}", child) for name, child in schema[group].items())
     for group in ("anyOf", "allOf", "oneOf"):
         if isinstance(schema.get(group), list):
-            yield from ((f".{group}[{at}]", child) for at, child in enumerate(schema[group]))
+            yield from ((f".{group}[{index}]", child) for index, child in enumerate(schema[group]))
 
 
 def unknown_type_of(schema: dict[str, Any]) -> Any:
@@ -76,8 +76,8 @@ def unknown_type_of(schema: dict[str, Any]) -> Any:
     return next((kind for kind in kinds if kind is not None and kind not in TYPES), None)
 
 
-def _check_part(schema: Any, place: str, param: str, report: Report, *, strict: bool) -> None:
-    """Check one schema. Providers name the whole schema (`param`), we name the part (`place`)."""
+def _check_part(schema: Any, exact_path: str, param: str, report: Report, *, strict: bool) -> None:
+    """Check one schema. Providers name the whole schema (`param`), we name the part (`exact_path`)."""
 
     def refuse(path: str, message: str, problem: str, settings: tuple[str, ...] = ()) -> None:
         report.add("schema", path, message, problem, param=param, code="invalid_schema", settings=settings)
@@ -86,14 +86,18 @@ def _check_part(schema: Any, place: str, param: str, report: Report, *, strict: 
     if not isinstance(schema, dict):
         if strict or not isinstance(schema, bool):
             problem = f"{as_json(schema)} is no JSON schema: expected an object"
-            refuse(place, f"Invalid schema: {schema!r} is not of type 'object'", problem)
+            refuse(exact_path, f"Invalid schema: {schema!r} is not of type 'object'", problem)
         return
     # "Invalid schema for function 'f': 'float' is not valid under any of the given schemas": types in capitals are as
     # unknown.
-    wrong = unknown_type_of(schema)
-    if wrong is not None:
-        problem = f"{as_json(wrong)} is no type of JSON schema: expected one of {', '.join(TYPES)}"
-        refuse(f"{place}.type", f"Invalid schema: {wrong!r} is not valid under any of the given schemas", problem)
+    server_text = unknown_type_of(schema)
+    if server_text is not None:
+        problem = f"{as_json(server_text)} is no type of JSON schema: expected one of {', '.join(TYPES)}"
+        refuse(
+            f"{exact_path}.type",
+            f"Invalid schema: {server_text!r} is not valid under any of the given schemas",
+            problem,
+        )
     properties, required = schema.get("properties", {}), schema.get("required", [])
     if (
         not isinstance(properties, dict)
@@ -101,21 +105,21 @@ def _check_part(schema: Any, place: str, param: str, report: Report, *, strict: 
         or not all(isinstance(name, str) for name in required)
     ):
         message = "properties and required must be an object and an array of names"
-        refuse(place, message, "`properties` is an object and `required` a list of names")
+        refuse(exact_path, message, "`properties` is an object and `required` a list of names")
         return
     # Strict schemas close every object and require every property: the constrained decoder knows no others.
     if strict and (schema.get("type") == "object" or "properties" in schema):
         if schema.get("additionalProperties") is not False:
             message = "additionalProperties must be false in a strict schema"
-            refuse(place, message, "`additionalProperties` must be false in a strict schema", NOT_STRICT)
+            refuse(exact_path, message, "`additionalProperties` must be false in a strict schema", NOT_STRICT)
         if set(required) != set(properties):
             names = sorted(set(required) ^ set(properties))
             problem = f"a strict schema requires exactly its properties; {as_json(names)} differ"
-            refuse(f"{place}.required", "every property must be required in a strict schema", problem, NOT_STRICT)
+            refuse(f"{exact_path}.required", "every property must be required in a strict schema", problem, NOT_STRICT)
     elif not properties.keys() >= set(required):
         # JSON schema allows it; a server that compiles the schema may not.
         names = sorted(set(required) - properties.keys())
-        report.suspect("schema", f"{place}.required", f"{as_json(names)} are required, and are no properties")
+        report.suspect("schema", f"{exact_path}.required", f"{as_json(names)} are required, and are no properties")
 
 
 TYPES: Final = ("object", "array", "string", "number", "integer", "boolean", "null")

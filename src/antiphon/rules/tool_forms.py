@@ -22,11 +22,11 @@ def form_of(tool: Mapping[Any, Any]) -> Form | None:
     return "flat" if tool.get("type") in ("function", "custom") and "name" in tool else None
 
 
-def describe_form(form: Form | None, wanted: Form) -> str:
+def describe_form(form: Form | None, expected: Form) -> str:
     """Describe a tool that is not in the form that a dialect wants."""
-    if form is None or form == wanted:
-        return f"this is no tool: servers of this dialect want it {FORMS[wanted]}"
-    return f"this tool is {FORMS[form]}; servers of this dialect want it {FORMS[wanted]}"
+    if form is None or form == expected:
+        return f"this is no tool: servers of this dialect want it {FORMS[expected]}"
+    return f"this tool is {FORMS[form]}; servers of this dialect want it {FORMS[expected]}"
 
 
 def check_unique_names(names: Iterable[str], message: str, report: Report) -> None:

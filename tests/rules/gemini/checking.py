@@ -19,4 +19,4 @@ def violations(change: dict[str, Any], *, model: str = "", **options: Any) -> li
         check_request(message.value, report, GeminiOptions(**options), model)
     else:
         check(full(change), report)
-    return [(violation.rule, violation.path, violation.certain) for violation in report.violations]
+    return [(violation.rule, violation.path, violation.is_certain) for violation in report.violations]

@@ -18,4 +18,4 @@ def violations(
     messages.check(
         full(change), report, MessagesOptions(**options), is_newest=is_newest, is_count=is_count, betas=betas
     )
-    return [(violation.rule, violation.path, violation.certain) for violation in report.violations]
+    return [(violation.rule, violation.path, violation.is_certain) for violation in report.violations]

@@ -40,12 +40,12 @@ def check_contents(
         problem = f"`contents` is a list of at least one content{hint}"
         refuse(report, "missing_field", "contents", "contents is not specified", problem)
         return
-    for at, content in enumerate(report.walk(contents)):
-        _check_content(content, f"contents[{at}]", report, alone=len(contents) == 1)
+    for index, content in enumerate(report.walk(contents)):
+        _check_content(content, f"contents[{index}]", report, alone=len(contents) == 1)
     turns = _join_turns(contents)
-    waiting = _check_calls(turns, report)
+    unanswered_calls = _check_calls(turns, report)
     _check_order(contents, report, alternation=alternation, last_word=last_word)
-    for path, call in waiting:
+    for path, call in unanswered_calls:
         _report_unanswered(path, call, report)
     if signed:
         _check_signed(turns, report)
@@ -72,8 +72,8 @@ def _check_content(content: Content, path: str, report: Report, *, alone: bool) 
     if not content.get("parts"):
         problem = "a content has at least one part"
         refuse(report, "missing_field", f"{path}.parts", "contents.parts must not be empty.", problem)
-    for at, part in enumerate(report.walk(content.get("parts", ()))):
-        _check_part(part, f"{path}.parts[{at}]", report, by_model=role == "model")
+    for index, part in enumerate(report.walk(content.get("parts", ()))):
+        _check_part(part, f"{path}.parts[{index}]", report, by_model=role == "model")
 
 
 def _check_part(part: dict[str, Any], path: str, report: Report, *, by_model: bool) -> None:
@@ -86,9 +86,9 @@ def _check_part(part: dict[str, Any], path: str, report: Report, *, by_model: bo
     # least one parts field" for an empty text; but the model's output comes back as it was, and its stream ends in an
     # empty text.
     if not data or (part.get("text") == "" and not by_model):
-        wrong = "required oneof field 'data' must have one initialized field"
+        server_text = "required oneof field 'data' must have one initialized field"
         problem = "a part has one of text (not empty), inlineData, fileData, functionCall, functionResponse"
-        refuse(report, "missing_field", f"{path}.data", wrong, problem, place=path)
+        refuse(report, "missing_field", f"{path}.data", server_text, problem, exact_path=path)
     match part:
         case {"inlineData": blob}:
             _check_blob(blob, f"{path}.inline_data", report)
@@ -101,10 +101,10 @@ def _check_part(part: dict[str, Any], path: str, report: Report, *, by_model: bo
             # It says "Required. The function response in JSON object format."
             if "response" not in result:
                 problem = "a result has a `response`, an object"
-                place = f"{path}.function_response.response"
-                refuse(report, "missing_field", place, "required field is not set", problem)
-            for at, inner in enumerate(report.walk(result.get("parts", ()))):
-                _check_blob(inner.get("inlineData", {}), f"{path}.function_response.parts[{at}].inline_data", report)
+                exact_path = f"{path}.function_response.response"
+                refuse(report, "missing_field", exact_path, "required field is not set", problem)
+            for index, inner in enumerate(report.walk(result.get("parts", ()))):
+                _check_blob(inner.get("inlineData", {}), f"{path}.function_response.parts[{index}].inline_data", report)
 
 
 def _check_blob(blob: dict[str, Any], path: str, report: Report) -> None:
@@ -112,7 +112,7 @@ def _check_blob(blob: dict[str, Any], path: str, report: Report) -> None:
     # It says "Unsupported MIME type: png", and so for image/jpg, image/gif and whatever the models cannot read
     if not MIME_TYPE.fullmatch(kind):
         problem = f"{as_json(kind)} is no MIME type that every model reads"
-        report.add("media", f"{path}.mime_type", f"Unsupported MIME type: {kind}", problem, certain=not kind)
+        report.add("media", f"{path}.mime_type", f"Unsupported MIME type: {kind}", problem, is_certain=not kind)
     # It says "Unable to process input image": nothing is no image
     if not blob.get("data"):
         refuse(report, "media", f"{path}.data", "Unable to process input: it is empty")
@@ -122,9 +122,9 @@ def _check_file(file: dict[str, Any], path: str, report: Report) -> None:
     # It says "Invalid or unsupported file uri": a file of the server's own, a bucket or a web address; data URLs are
     # not taken
     if not FILE.match(file.get("fileUri", "")):
-        wrong = f"Invalid or unsupported file uri: {file.get('fileUri', '')[:100]}"
+        server_text = f"Invalid or unsupported file uri: {file.get('fileUri', '')[:100]}"
         problem = f"{as_json(file.get('fileUri'))} is no web address and no bucket"
-        refuse(report, "media", f"{path}.file_uri", wrong, problem)
+        refuse(report, "media", f"{path}.file_uri", server_text, problem)
 
 
 def _check_name(named: dict[str, Any], path: str, report: Report) -> None:
@@ -132,9 +132,9 @@ def _check_name(named: dict[str, Any], path: str, report: Report) -> None:
     if not named.get("name"):
         refuse(report, "missing_field", f"{path}.name", "Name cannot be empty.", "the name of a function is required")
     elif not is_function_name(named["name"]):
-        wrong = f"Invalid function name: {named['name']!r} does not match {NAME.pattern}"
+        server_text = f"Invalid function name: {named['name']!r} does not match {NAME.pattern}"
         problem = f"{as_json(named['name'])} is not a valid name: expected {NAME.pattern}"
-        refuse(report, "name", f"{path}.name", wrong, problem)
+        refuse(report, "name", f"{path}.name", server_text, problem)
 
 
 # Turns.
@@ -143,36 +143,36 @@ def _check_name(named: dict[str, Any], path: str, report: Report) -> None:
 def _join_turns(contents: list[Content]) -> list[Turn]:
     """Join consecutive contents of the model, which the maker's own SDK sends back frame by frame."""
     turns: list[Turn] = []
-    for at, content in enumerate(contents):
-        parts = [(f"contents[{at}].parts[{number}]", part) for number, part in enumerate(content.get("parts", ()))]
+    for index, content in enumerate(contents):
+        parts = [(f"contents[{index}].parts[{number}]", part) for number, part in enumerate(content.get("parts", ()))]
         if turns and not turns[-1].is_user and not is_user(content):
             turns[-1].parts += parts
         else:
-            turns.append(Turn(f"contents[{at}]", is_user(content), parts))
+            turns.append(Turn(f"contents[{index}]", is_user(content), parts))
     return turns
 
 
 def _check_calls(turns: list[Turn], report: Report) -> list[Placed]:
     """Match results with calls; return the calls of the last turn, which wait for results."""
-    waiting: list[Placed] = []
-    for at, turn in enumerate(turns):
+    unanswered_calls: list[Placed] = []
+    for index, turn in enumerate(turns):
         calls, results = turn.values("functionCall"), turn.values("functionResponse")
         # It says so: calls do not stand at the beginning, and it is the model who calls.
-        if calls and (turn.is_user or at == 0):
+        if calls and (turn.is_user or index == 0):
             message = (
                 "Please ensure that function call turn comes immediately after a user turn or after a function "
                 "response turn."
             )
             report.add("order", turn.path, message, "calls are the model's, and the first content is the user's")
-        if results and (not waiting or not turn.is_user):
+        if results and (not unanswered_calls or not turn.is_user):
             # It says so for results without calls, and for those that come too late.
             for path, result in results:
                 message = "Please ensure that function response turn comes immediately after a function call turn."
                 _report_orphan(path, result, message, report)
         else:
-            _check_pairs(waiting, results, report)
-        waiting = calls
-    return waiting
+            _check_pairs(unanswered_calls, results, report)
+        unanswered_calls = calls
+    return unanswered_calls
 
 
 def _check_pairs(calls: list[Placed], results: list[Placed], report: Report) -> None:
@@ -200,12 +200,12 @@ def _check_pairs(calls: list[Placed], results: list[Placed], report: Report) -> 
             )
             expected, actual = as_json(call.get("name")), as_json(result.get("name"))
             problem = f"this is the result of {actual}, and the call in its place is of {expected}"
-            report.add("orphan_result", path, message, problem, settings=ORPHANS)
+            report.add("orphan_result", path, message, problem, settings=ORPHAN_SETTINGS)
 
 
 def _report_orphan(path: str, result: dict[str, Any], message: str, report: Report) -> None:
     problem = f"this result has no call in the content before it: {as_json(result.get('name'))}"
-    report.add("orphan_result", path, message, problem, settings=ORPHANS)
+    report.add("orphan_result", path, message, problem, settings=ORPHAN_SETTINGS)
 
 
 def _report_unanswered(path: str, call: dict[str, Any], report: Report) -> None:
@@ -214,25 +214,25 @@ def _report_unanswered(path: str, call: dict[str, Any], report: Report) -> None:
 
 
 def _check_order(contents: list[Content], report: Report, *, alternation: bool, last_word: bool) -> None:
-    for at, (before, content) in enumerate(pairwise(contents), 1):
+    for index, (before, content) in enumerate(pairwise(contents), 1):
         # It says "Please ensure that multiturn requests alternate between user and model.": the first generation
         if alternation and is_user(before) == is_user(content):
             message = "Please ensure that multiturn requests alternate between user and model."
-            report.add("order", f"contents[{at}]", message, certain=False)
+            report.add("order", f"contents[{index}]", message, is_certain=False)
     # It says "Please ensure that single turn requests end with a user role or the role field is empty.", and of
     # multiturn requests that they must end "with a user role or a function response".
     if last_word and not is_user(contents[-1]):
         message = "Please ensure that requests end with a user role or a function response."
         problem = "the last content is the model's; many servers require one of the user, or the result of a call"
         settings = ("wire.ends_with_model = false",)
-        report.add("order", f"contents[{len(contents) - 1}]", message, problem, certain=False, settings=settings)
+        report.add("order", f"contents[{len(contents) - 1}]", message, problem, is_certain=False, settings=settings)
 
 
 def _check_signed(turns: list[Turn], report: Report) -> None:
     """The turn in progress begins with the user's last text; in each of its steps the first call has a signature."""
-    starts = [at for at, turn in enumerate(turns) if turn.is_user and _has_text(turn)]
+    starts = [index for index, turn in enumerate(turns) if turn.is_user and _has_text(turn)]
     start = starts[-1] if starts else 0
-    for at, turn in enumerate(turns[start:], start):
+    for index, turn in enumerate(turns[start:], start):
         path, first = next(((path, part) for path, part in turn.parts if "functionCall" in part), ("", {}))
         if first and not first.get("thoughtSignature"):
             # It says so, with the name of the function and the place of the turn, counted from one.
@@ -240,7 +240,7 @@ def _check_signed(turns: list[Turn], report: Report) -> None:
                 "Function call is missing a thought_signature in functionCall parts. This is required for tools to "
                 "work "
                 f"correctly. Additional data, function call `default_api:{first['functionCall'].get('name')}` , "
-                f"position {at + 1}."
+                f"position {index + 1}."
             )
             problem = "a call of this model comes back with its `thoughtSignature`"
             report.add("reasoning", f"{path}.thought_signature", message, problem)
@@ -267,7 +267,7 @@ DATA: Final = (
 )
 ROLES: Final = ("user", "model", "function")
 SYSTEM: Final = ('wire.system = "as_user"', 'wire.system = "first"')
-ORPHANS: Final = ('wire.orphan_outputs = "text"',)
+ORPHAN_SETTINGS: Final = ('wire.orphan_outputs = "text"',)
 NUMBER: Final = (
     "Please ensure that the number of function response parts is equal to the number of function call parts of the "
     "function call turn."

@@ -9,13 +9,13 @@ def refuse(
     report: Report,
     rule: Rule,
     path: str,
-    wrong: str,
+    server_text: str,
     problem: str = "",
     *,
-    place: str = "",
-    certain: bool = True,
+    exact_path: str = "",
+    is_certain: bool = True,
     settings: tuple[str, ...] = (),
 ) -> None:
-    """Report a violation at `path`, as servers spell it; `place` is the exact path if it differs."""
-    message = f"* GenerateContentRequest.{path}: {wrong}\n"
-    report.add(rule, place or path, message, problem or wrong, certain=certain, settings=settings)
+    """Report a violation at `path`, as servers spell it; `exact_path` is the exact path if it differs."""
+    message = f"* GenerateContentRequest.{path}: {server_text}\n"
+    report.add(rule, exact_path or path, message, problem or server_text, is_certain=is_certain, settings=settings)

@@ -99,13 +99,15 @@ def _check_instruction(content: dict[str, Any] | None, report: Report) -> None:
     if not parts:
         problem = "a system instruction has at least one part"
         refuse(report, "missing_field", "system_instruction.parts", "contents.parts must not be empty.", problem)
-    for at, part in enumerate(report.walk(parts)):
+    for index, part in enumerate(report.walk(parts)):
         # It says "system_instruction.parts[0].data: required oneof field 'data' must have one initialized field", also
         # for ""; and "Currently, text only".
         if not part.get("text"):
-            path = f"system_instruction.parts[{at}]"
-            wrong = "required oneof field 'data' must have one initialized field: a text"
-            refuse(report, "missing_field", f"{path}.data", wrong, "it has a text that is not empty", place=path)
+            path = f"system_instruction.parts[{index}]"
+            server_text = "required oneof field 'data' must have one initialized field: a text"
+            refuse(
+                report, "missing_field", f"{path}.data", server_text, "it has a text that is not empty", exact_path=path
+            )
 
 
 # Tools.
@@ -114,14 +116,16 @@ def _check_instruction(content: dict[str, Any] | None, report: Report) -> None:
 def _check_tools(tools: list[dict[str, Any]], model: str, options: GeminiOptions, report: Report) -> set[str]:
     """Return the names of the functions."""
     names: set[str] = set()
-    for at, tool in enumerate(report.walk(tools)):
+    for index, tool in enumerate(report.walk(tools)):
         # It says "tools[0].tool_type: required one_of 'tool_type' must have one initialized field"
         if not any(kind in tool and tool[kind] != [] for kind in tool):
-            wrong = "required one_of 'tool_type' must have one initialized field"
+            server_text = "required one_of 'tool_type' must have one initialized field"
             problem = "a tool has `functionDeclarations` or a tool of the server"
-            refuse(report, "missing_field", f"tools[{at}].tool_type", wrong, problem, place=f"tools[{at}]")
+            refuse(
+                report, "missing_field", f"tools[{index}].tool_type", server_text, problem, exact_path=f"tools[{index}]"
+            )
         for number, declaration in enumerate(report.walk(tool.get("functionDeclarations", ()))):
-            path = f"tools[{at}].function_declarations[{number}]"
+            path = f"tools[{index}].function_declarations[{number}]"
             _check_declaration(declaration, path, options, report)
             name = declaration.get("name", "")
             # It says "Duplicate function declaration found: f"
@@ -134,8 +138,8 @@ def _check_tools(tools: list[dict[str, Any]], model: str, options: GeminiOptions
     if names and has_hosted and (generation(model) or 0) < 3:
         message = "Tool use with function calling is unsupported"
         problem = "older models take functions or tools of the server, not both"
-        first = next(at for at, tool in enumerate(tools) if "functionDeclarations" in tool)
-        report.add("combination", f"tools[{first}]", message, problem, certain=False)
+        first = next(index for index, tool in enumerate(tools) if "functionDeclarations" in tool)
+        report.add("combination", f"tools[{first}]", message, problem, is_certain=False)
     return names
 
 
@@ -145,8 +149,8 @@ def _check_declaration(declaration: dict[str, Any], path: str, options: GeminiOp
     # dots (.), colons (:) or dashes (-), with a maximum length of 64."
     if not is_function_name(name):
         problem = f"{as_json(name)} is not a valid name: expected {NAME.pattern}" if name else "a function has a name"
-        wrong = f"Invalid function name: {name!r} does not match {NAME.pattern}"
-        refuse(report, "name" if name else "missing_field", f"{path}.name", wrong, problem)
+        server_text = f"Invalid function name: {name!r} does not match {NAME.pattern}"
+        refuse(report, "name" if name else "missing_field", f"{path}.name", server_text, problem)
     for own, json_schema in (("parameters", "parametersJsonSchema"), ("response", "responseJsonSchema")):
         # Documented as mutually exclusive.
         if own in declaration and json_schema in declaration:
@@ -155,9 +159,9 @@ def _check_declaration(declaration: dict[str, Any], path: str, options: GeminiOp
             check_json_schema(declaration[json_schema], f"{path}.{json_schema}", report)
     schema = declaration.get("parametersJsonSchema")
     if isinstance(schema, dict) and schema.get("type") != "object":
-        wrong = "functionDeclaration parameters schema should be of type OBJECT."
+        server_text = "functionDeclaration parameters schema should be of type OBJECT."
         problem = f"the schema of a function's parameters has the type object, not {as_json(schema.get('type'))}"
-        refuse(report, "schema", f"{path}.parameters_json_schema", wrong, problem)
+        refuse(report, "schema", f"{path}.parameters_json_schema", server_text, problem)
     if "parameters" in declaration:
         check_parameters(declaration["parameters"], f"{path}.parameters", report, empty_objects=options.empty_objects)
 
@@ -173,14 +177,14 @@ def _check_choice(config: dict[str, Any] | None, names: set[str], report: Report
     allowed = config.get("allowedFunctionNames", ())
     # It says "allowed_function_names should be set only when function calling mode is ANY", or the newer VALIDATED
     if allowed and config.get("mode") not in ("ANY", "VALIDATED"):
-        wrong = "allowed_function_names should be set only when function calling mode is ANY or VALIDATED."
-        refuse(report, "combination", CHOICE, wrong)
+        server_text = "allowed_function_names should be set only when function calling mode is ANY or VALIDATED."
+        refuse(report, "combination", CHOICE, server_text)
     for name in report.walk(allowed):
         # It says "allowed_function_names should match function_declarations.name"
         if name not in names:
             problem = f"the function {as_json(name)} is allowed, and not offered"
-            wrong = f"{name!r} is not one of function_declarations"
-            refuse(report, "name", f"{CHOICE}.allowed_function_names", wrong, problem)
+            server_text = f"{name!r} is not one of function_declarations"
+            refuse(report, "name", f"{CHOICE}.allowed_function_names", server_text, problem)
 
 
 # Settings.
@@ -189,12 +193,12 @@ def _check_choice(config: dict[str, Any] | None, names: set[str], report: Report
 def _check_config(
     config: dict[str, Any], model: str, has_functions: bool, options: GeminiOptions, report: Report
 ) -> None:
-    for field, wanted in RANGES.items():
+    for field, expected in RANGES.items():
         # It says "temperature must be in the range [0.0, 2.0]."
-        if field in config and not wanted.contains(config[field]):
-            wrong = f"{field} must be in the range [{wanted.least}, {wanted.most}]."
-            problem = f"{as_json(config[field])} is not between {wanted.least} and {wanted.most}"
-            refuse(report, "value", f"generation_config.{field}", wrong, problem)
+        if field in config and not expected.contains(config[field]):
+            server_text = f"{field} must be in the range [{expected.minimum}, {expected.maximum}]."
+            problem = f"{as_json(config[field])} is not between {expected.minimum} and {expected.maximum}"
+            refuse(report, "value", f"generation_config.{field}", server_text, problem)
     # It says "the number of stop_sequences must be less than or equal to 5", and none of them may be empty
     stops = config.get("stopSequences", [])
     if len(stops) > 5 or not all(stops):
@@ -214,7 +218,7 @@ def _check_config(
             "generation_config.response_mime_type",
             f"Function calling with a response mime type: '{kind}' is unsupported",
             "older models take functions or an answer in JSON, not both",
-            certain=False,
+            is_certain=False,
             settings=("wire.json_with_tools = []",),
         )
 
@@ -229,13 +233,13 @@ def _check_thinking(config: dict[str, Any], model: str, report: Report) -> None:
     # It says "Thinking level is not supported for this model.": before the third generation
     if level is not None and (generation(model) or 3) < 3:
         message = "Thinking level is not supported for this model."
-        report.add("reasoning", f"{path}.thinking_level", message, certain=False)
+        report.add("reasoning", f"{path}.thinking_level", message, is_certain=False)
     allowed = next(budgets for pattern, budgets in BUDGETS if pattern.search(model))
     # It says "The thinking budget (52428) is invalid. Please choose a value between 128 and 32768."; -1 lets the model
     # choose
     if budget is not None and budget != -1 and not any(range.contains(budget) for range in allowed):
         message = f"The thinking budget ({budget}) is invalid."
-        report.add("reasoning", f"{path}.thinking_budget", message, certain=False)
+        report.add("reasoning", f"{path}.thinking_budget", message, is_certain=False)
 
 
 def _check_format(config: dict[str, Any], options: GeminiOptions, report: Report) -> None:
@@ -243,18 +247,20 @@ def _check_format(config: dict[str, Any], options: GeminiOptions, report: Report
     # It says "response_mime_type: allowed mimetypes are `text/plain`, `application/json`, `application/xml`,
     # `application/yaml` and `text/x.enum`."
     if kind not in MIME_TYPES:
-        wrong = f"allowed mimetypes are {', '.join(MIME_TYPES)}."
-        refuse(report, "value", "generation_config.response_mime_type", wrong)
+        server_text = f"allowed mimetypes are {', '.join(MIME_TYPES)}."
+        refuse(report, "value", "generation_config.response_mime_type", server_text)
     # It says "If set, response_schema must be omitted, but response_mime_type is required."
     if "responseSchema" in config and "responseJsonSchema" in config:
-        wrong = "only one of response_schema and response_json_schema may be set"
-        refuse(report, "combination", "generation_config", wrong, place="generation_config.response_json_schema")
+        server_text = "only one of response_schema and response_json_schema may be set"
+        refuse(
+            report, "combination", "generation_config", server_text, exact_path="generation_config.response_json_schema"
+        )
     if "responseSchema" in config:
         path = "generation_config.response_schema"
         # It says "response_schema is only supported with response_mime_type 'application/json' or 'text/x.enum'"
         if kind == "text/plain":
-            wrong = "only allowed when response_mime_type is application/json or text/x.enum"
-            refuse(report, "combination", path, wrong)
+            server_text = "only allowed when response_mime_type is application/json or text/x.enum"
+            refuse(report, "combination", path, server_text)
         check_schema(config["responseSchema"], path, report, empty_objects=options.empty_objects)
     if "responseJsonSchema" in config:
         path = "generation_config.response_json_schema"

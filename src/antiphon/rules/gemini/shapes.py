@@ -21,13 +21,13 @@ from antiphon.rules.tool_forms import describe_form, form_of
 class Many(Struct, frozen=True):
     """A list of these."""
 
-    of: str
+    member_kind: str
 
 
 class Named(Struct, frozen=True):
     """An object whose names are the user's own, with these as values."""
 
-    of: str
+    member_kind: str
 
 
 class Words(Struct, frozen=True):
@@ -70,40 +70,40 @@ class _Reader:
     def value(self, value: Any, kind: Kind, path: str) -> Any:
         if isinstance(kind, Many):
             members = self._report.walk(value if isinstance(value, list) else [value])
-            return [self.value(member, kind.of, f"{path}[{at}]") for at, member in enumerate(members)]
+            return [self.value(member, kind.member_kind, f"{path}[{index}]") for index, member in enumerate(members)]
         if isinstance(kind, Named):
             if not isinstance(value, dict):
-                return self._wrong(value, path, "an object")
+                return self._report_wrong_type(value, path, "an object")
             return {
-                name: self.value(member, kind.of, f"{path}[{at}].value")
-                for at, (name, member) in enumerate(self._report.walk(value.items()))
+                name: self.value(member, kind.member_kind, f"{path}[{index}].value")
+                for index, (name, member) in enumerate(self._report.walk(value.items()))
             }
         if isinstance(kind, Words):
             word = value.upper() if isinstance(value, str) else None
-            return word if word in kind.allowed else self._wrong(value, path, "TYPE_ENUM", kind.allowed)
+            return word if word in kind.allowed else self._report_wrong_type(value, path, "TYPE_ENUM", kind.allowed)
         if kind in self._shapes:
-            return self._message(value, kind, path)
-        return self._scalar(value, kind, path)
+            return self._read_message(value, kind, path)
+        return self._read_scalar(value, kind, path)
 
-    def _message(self, value: Any, shape: str, path: str) -> Any:
+    def _read_message(self, value: Any, shape: str, path: str) -> Any:
         if shape == "schema" and not self._report.may_check_schema(path):
             return None  # not read, and so not checked
         if not isinstance(value, dict):
-            return self._wrong(value, path, shape)
+            return self._report_wrong_type(value, path, shape)
         fields = self._shapes[shape]
         read: dict[str, Any] = {}
         for name, member in value.items():
             field = to_camel_case(name)
             inner = f"{path}.{to_snake_case(field)}" if path else to_snake_case(field)
             if field not in fields:
-                self._unknown(name, path, value, shape)
+                self._report_unknown_field(name, path, value, shape)
             elif isinstance(member, list) and not isinstance(fields[field], Many) and fields[field] != "any":
-                self._repeated(name, path, inner, shape)
+                self._report_repeated_field(name, path, inner, shape)
             elif member is not None:
                 read[field] = self.value(member, fields[field], inner)
         return read
 
-    def _scalar(self, value: Any, kind: str, path: str) -> Any:
+    def _read_scalar(self, value: Any, kind: str, path: str) -> Any:
         match kind:
             case "any":
                 return value
@@ -124,11 +124,11 @@ class _Reader:
             case "bytes" if isinstance(value, str) and from_base64(value) is not None:
                 return value
             case _:
-                return self._wrong(value, path, f"TYPE_{kind.upper()}")
+                return self._report_wrong_type(value, path, f"TYPE_{kind.upper()}")
 
-    def _unknown(self, name: str, path: str, value: dict[str, Any], shape: str) -> None:
+    def _report_unknown_field(self, name: str, path: str, value: dict[str, Any], shape: str) -> None:
         # It says "Invalid JSON payload received. Unknown name "x" at 'y': Cannot find field."
-        place = f"{path}.{name}" if path else name
+        exact_path = f"{path}.{name}" if path else name
         rule: Rule = "unknown_field"
         problem = "the dialect has no such field here"
         settings: tuple[str, ...] = ()
@@ -143,27 +143,27 @@ class _Reader:
         elif shape == "content" and name == "content":
             problem = "content is a list under `parts`, each text as `text`"
         elif shape == "tool" and form_of(value) not in (None, "declarations"):
-            rule, place, problem = "tool_form", path, describe_form(form_of(value), "declarations")
+            rule, exact_path, problem = "tool_form", path, describe_form(form_of(value), "declarations")
         message = f'Invalid JSON payload received. Unknown name "{name}"{_at(path)}: Cannot find field.'
-        self._report.add(rule, place, message, problem, param=path, settings=settings)
+        self._report.add(rule, exact_path, message, problem, param=path, settings=settings)
 
-    def _repeated(self, name: str, path: str, place: str, shape: str) -> None:
+    def _report_repeated_field(self, name: str, path: str, exact_path: str, shape: str) -> None:
         # It says "… Proto field is not repeating, cannot start list.", above all where a type is a list of types.
         self.is_well_typed = False
         reason = "Proto field is not repeating, cannot start list."
         message = f'Invalid JSON payload received. Unknown name "{name}"{_at(path)}: {reason}'
         rule: Rule = "schema" if shape == "schema" else "value"
         settings = OPENAPI if shape == "schema" else ()
-        self._report.add(rule, place, message, f"`{name}` is one value, not a list", param=path, settings=settings)
+        self._report.add(rule, exact_path, message, f"`{name}` is one value, not a list", param=path, settings=settings)
 
-    def _wrong(self, value: Any, path: str, wanted: str, words: tuple[str, ...] = ()) -> Any:
+    def _report_wrong_type(self, value: Any, path: str, expected_type: str, words: tuple[str, ...] = ()) -> Any:
         """Report a value of the wrong type; return it, because a lenient server may still use it."""
         # It says "Invalid value at 'x' (TYPE_STRING), 3"
         self.is_well_typed = False
         shown = msgspec.json.encode(value).decode()[:200]
-        expected = f"one of {', '.join(words)}" if words else TYPE_WORDS.get(wanted, "an object")
-        problem = f"{as_json(value)} is not {expected}"
-        self._report.add("value", path, f"Invalid value at '{path}' ({wanted}), {shown}", problem)
+        description = f"one of {', '.join(words)}" if words else TYPE_WORDS.get(expected_type, "an object")
+        problem = f"{as_json(value)} is not {description}"
+        self._report.add("value", path, f"Invalid value at '{path}' ({expected_type}), {shown}", problem)
         return value
 
 

@@ -21,13 +21,13 @@ def check_block(block: Any, path: str, allowed: tuple[str, ...], report: Report,
     # place.
     if kind not in BLOCKS:
         flaw, tags = describe_part(block, allowed), ", ".join(BLOCKS)
-        wrong = f"Input tag {kind!r} found using 'type' does not match any of the expected tags: {tags}"
-        refuse(report, flaw.rule, path, wrong, flaw.problem, place=part_type_path(block, path))
+        server_text = f"Input tag {kind!r} found using 'type' does not match any of the expected tags: {tags}"
+        refuse(report, flaw.rule, path, server_text, flaw.problem, exact_path=part_type_path(block, path))
         return False
     # "`tool_use` blocks can only be in `assistant` messages", and so on: each role has its blocks.
     if kind not in allowed:
-        wrong = f"`{kind}` blocks are not permitted here; permitted are {', '.join(allowed)}"
-        refuse(report, "discriminator", path, wrong, place=f"{path}.type")
+        server_text = f"`{kind}` blocks are not permitted here; permitted are {', '.join(allowed)}"
+        refuse(report, "discriminator", path, server_text, exact_path=f"{path}.type")
         return False
     members = BLOCKS[kind]
     if not check_members(block, f"{path}.{kind}", members, report):
@@ -50,13 +50,19 @@ def check_block(block: Any, path: str, allowed: tuple[str, ...], report: Report,
 
 
 def check_cache_control(value: Any, path: str, report: Report) -> None:
-    place = f"{path}.cache_control"
-    if value is None or not check_members(value, place, CACHE_CONTROL, report):
+    exact_path = f"{path}.cache_control"
+    if value is None or not check_members(value, exact_path, CACHE_CONTROL, report):
         return
     # Only the ephemeral cache exists, for five minutes or an hour.
     if value["type"] != "ephemeral" or value.get("ttl", "5m") not in ("5m", "1h"):
-        wrong = f"{value!r} is not of type ephemeral with a ttl of 5m or 1h"
-        refuse(report, "value", place, wrong, f"{as_json(value)} is not of type ephemeral with a ttl of 5m or 1h")
+        server_text = f"{value!r} is not of type ephemeral with a ttl of 5m or 1h"
+        refuse(
+            report,
+            "value",
+            exact_path,
+            server_text,
+            f"{as_json(value)} is not of type ephemeral with a ttl of 5m or 1h",
+        )
 
 
 def check_tool_name(name: Any, path: str, report: Report) -> bool:
@@ -80,9 +86,9 @@ def _check_source(source: dict[str, Any], path: str, sources: dict[str, Members]
     """Return whether the source is well formed."""
     kind = type_of(source)
     if kind not in sources:
-        wrong = f"Input tag {kind!r} found using 'type' does not match any of {', '.join(sources)}"
+        server_text = f"Input tag {kind!r} found using 'type' does not match any of {', '.join(sources)}"
         problem = f"{as_json(source.get('type'))} is no type of source: expected one of {', '.join(sources)}"
-        refuse(report, "discriminator", path, wrong, problem, place=f"{path}.type")
+        refuse(report, "discriminator", path, server_text, problem, exact_path=f"{path}.type")
         return False
     if not check_members(source, f"{path}.{kind}", sources[kind], report):
         return False
@@ -103,23 +109,26 @@ def _check_image(source: dict[str, Any], path: str, report: Report) -> None:
     # Four media types and no other: SVG, HEIC and `image/jpg` are refused.
     if media_type not in SIGNS:
         problem = f"{as_json(media_type)} is none of {', '.join(SIGNS)}"
-        wrong = f"Input should be {', '.join(map(repr, SIGNS))}"
-        refuse(report, "media", f"{path}.base64.media_type", wrong, problem)
+        server_text = f"Input should be {', '.join(map(repr, SIGNS))}"
+        refuse(report, "media", f"{path}.base64.media_type", server_text, problem)
         return
     # "The image was specified using the image/jpeg media type, but the image appears to be a image/png image."
     start = base64.b64decode(source["data"][:16])
     seen = next((kind for kind, sign in SIGNS.items() if sign.match(start)), media_type)
     if seen != media_type:
-        wrong = f"the image is said to be {media_type}, but it appears to be {seen}"
-        refuse(report, "media", path, wrong, place=f"{path}.base64.media_type")
+        server_text = f"the image is said to be {media_type}, but it appears to be {seen}"
+        refuse(report, "media", path, server_text, exact_path=f"{path}.base64.media_type")
 
 
 def _check_document(source: dict[str, Any], path: str, report: Report) -> None:
     # Base64 documents are PDFs; plain text is a source of its own, with its own media type.
-    wanted = {"base64": "application/pdf", "text": "text/plain"}.get(source["type"])
-    if wanted is not None and source["media_type"] != wanted:
-        place, problem = f"{path}.{source['type']}.media_type", f"{as_json(source['media_type'])} is not {wanted}"
-        refuse(report, "media", place, f"Input should be {wanted!r}", problem)
+    expected = {"base64": "application/pdf", "text": "text/plain"}.get(source["type"])
+    if expected is not None and source["media_type"] != expected:
+        exact_path, problem = (
+            f"{path}.{source['type']}.media_type",
+            f"{as_json(source['media_type'])} is not {expected}",
+        )
+        refuse(report, "media", exact_path, f"Input should be {expected!r}", problem)
 
 
 def _check_call(block: dict[str, Any], path: str, report: Report) -> None:
@@ -142,13 +151,13 @@ def _check_result(block: dict[str, Any], path: str, report: Report) -> None:
         refuse(report, "value", f"{path}.content", "Input should be a valid string or list", problem)
     # "content cannot be empty if `is_error` is true": of a tool that did not fail it may be.
     elif is_error and not content:
-        refuse(report, "value", path, "content cannot be empty if `is_error` is true", place=f"{path}.content")
-    for at, inner in enumerate(report.walk(content if isinstance(content, list) else ())):
-        is_whole = check_block(inner, f"{path}.content.{at}", IN_RESULTS, report, blank=True)
+        refuse(report, "value", path, "content cannot be empty if `is_error` is true", exact_path=f"{path}.content")
+    for index, inner in enumerate(report.walk(content if isinstance(content, list) else ())):
+        is_whole = check_block(inner, f"{path}.content.{index}", IN_RESULTS, report, blank=True)
         # "all content must be type text if is_error is true".
         if is_whole and is_error and inner["type"] != "text":
-            wrong = "all content must be of type `text` if `is_error` is true"
-            refuse(report, "combination", path, wrong, place=f"{path}.content.{at}.type")
+            server_text = "all content must be of type `text` if `is_error` is true"
+            refuse(report, "combination", path, server_text, exact_path=f"{path}.content.{index}.type")
 
 
 def _is_base64(data: str) -> bool:
@@ -158,12 +167,12 @@ def _is_base64(data: str) -> bool:
         return False
 
 
-def _block(must: dict[str, type], may: tuple[str, ...] = ("cache_control",)) -> Members:
-    return Members({"type": str, **must}, may)
+def _block(required: dict[str, type], optional: tuple[str, ...] = ("cache_control",)) -> Members:
+    return Members({"type": str, **required}, optional)
 
 
-def _thought(must: dict[str, type]) -> Members:
-    return Members({"type": str, **must}, rule="reasoning", settings=("quirks: drop_reasoning",))
+def _thought(required: dict[str, type]) -> Members:
+    return Members({"type": str, **required}, rule="reasoning", settings=("quirks: drop_reasoning",))
 
 
 CACHE_CONTROL: Final = Members({"type": str}, ("ttl",))

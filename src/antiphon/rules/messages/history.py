@@ -68,8 +68,8 @@ def _check_roles(messages: list[Any], report: Report, *, system_messages: bool) 
     """Return the messages that have a role and content."""
     roles = ("user", "assistant", "system") if system_messages else ("user", "assistant")
     turns: list[Turn] = []
-    for at, message in enumerate(report.walk(messages)):
-        path = f"messages.{at}"
+    for index, message in enumerate(report.walk(messages)):
+        path = f"messages.{index}"
         if not check_members(message, path, MESSAGE, report):
             continue
         role = message["role"]
@@ -83,7 +83,7 @@ def _check_roles(messages: list[Any], report: Report, *, system_messages: bool) 
             f"{path}.role",
             f'messages: Unexpected role "{role}". Permitted are {", ".join(roles)}',
             describe_role(role, roles).problem,
-            certain=role != "system",
+            is_certain=role != "system",
             settings=SYSTEM if role == "system" else (),
         )
     return turns
@@ -103,14 +103,18 @@ def _check_order(turns: list[Turn], report: Report, *, alternating: bool) -> Non
                 f'"{after.role}" roles in a row'
             )
             problem = f"two messages of the {after.role} follow each other; some servers want the roles to alternate"
-            report.add("order", after.path, message, problem, certain=False)
-    for at, turn in enumerate(turns):
+            report.add("order", after.path, message, problem, is_certain=False)
+    for index, turn in enumerate(turns):
         # "role 'system' must precede an 'assistant' message or end the array"; and it follows the user.
         if turn.role == "system" and (
-            at == 0 or turns[at - 1].role != "user" or any(next.role != "assistant" for next in turns[at + 1 : at + 2])
+            index == 0
+            or turns[index - 1].role != "user"
+            or any(next.role != "assistant" for next in turns[index + 1 : index + 2])
         ):
-            wrong = "role 'system' must follow a 'user' message, and precede an 'assistant' message or end the array"
-            refuse(report, "order", turn.path, wrong)
+            server_text = (
+                "role 'system' must follow a 'user' message, and precede an 'assistant' message or end the array"
+            )
+            refuse(report, "order", turn.path, server_text)
 
 
 # Content.
@@ -125,12 +129,14 @@ def _check_content(turn: Turn, report: Report, *, is_last: bool) -> None:
         return
     # "all messages must have non-empty content except for the optional final assistant message".
     if not content and not (is_last and turn.role == "assistant"):
-        wrong = "all messages must have non-empty content except for the optional final assistant message"
-        refuse(report, "value", path, wrong, "a message has content that is not empty", place=f"{path}.content")
-    for at, block in enumerate(report.walk(blocks_of({"content": content}))):
-        place = f"{path}.content.{at}"
-        if check_block(block, place, BLOCKS_OF_ROLE[turn.role], report):
-            turn.blocks.append((place, block))
+        server_text = "all messages must have non-empty content except for the optional final assistant message"
+        refuse(
+            report, "value", path, server_text, "a message has content that is not empty", exact_path=f"{path}.content"
+        )
+    for index, block in enumerate(report.walk(blocks_of({"content": content}))):
+        exact_path = f"{path}.content.{index}"
+        if check_block(block, exact_path, BLOCKS_OF_ROLE[turn.role], report):
+            turn.blocks.append((exact_path, block))
         else:
             turn.is_whole = False
 
@@ -152,25 +158,25 @@ def _check_prefill(turn: Turn, thinking: str, report: Report) -> None:
 
 
 def _check_calls(turns: list[Turn], report: Report) -> None:
-    waiting: dict[str, str] = {}
+    unanswered_calls: dict[str, str] = {}
     caller = ""
     ids: set[str] = set()
     for turn in turns:
         if turn.role == "user":
-            _check_results(turn, waiting, caller, report)
-            waiting = {}
+            _check_results(turn, unanswered_calls, caller, report)
+            unanswered_calls = {}
         elif turn.role == "assistant":
-            _report_unanswered(waiting, caller, report)
-            caller, waiting = turn.path, {}
+            _report_unanswered(unanswered_calls, caller, report)
+            caller, unanswered_calls = turn.path, {}
             _check_calls_last(turn, report)
             for path, block in turn.blocks_of_type("tool_use"):
                 # "`tool_use` ids must be unique", in one turn and over the whole conversation.
                 if block["id"] in ids:
                     problem = f"another call already has the id {as_json(block['id'])}"
-                    refuse(report, "value", caller, "`tool_use` ids must be unique", problem, place=path)
+                    refuse(report, "value", caller, "`tool_use` ids must be unique", problem, exact_path=path)
                 ids.add(block["id"])
-                waiting[block["id"]] = path
-    _report_unanswered(waiting, caller, report)
+                unanswered_calls[block["id"]] = path
+    _report_unanswered(unanswered_calls, caller, report)
 
 
 def _check_calls_last(turn: Turn, report: Report) -> None:
@@ -181,39 +187,39 @@ def _check_calls_last(turn: Turn, report: Report) -> None:
             _report_unanswered({before["id"]: path}, turn.path, report)
 
 
-def _check_results(turn: Turn, waiting: dict[str, str], caller: str, report: Report) -> None:
+def _check_results(turn: Turn, unanswered_calls: dict[str, str], caller: str, report: Report) -> None:
     answered: set[str] = set()
     for path, block in turn.blocks_of_type("tool_result"):
         id = block["tool_use_id"]
         # "unexpected `tool_use_id` found in `tool_result` blocks": orphans, and results of calls of an earlier turn.
-        if id not in waiting:
-            wrong = (
+        if id not in unanswered_calls:
+            server_text = (
                 f"unexpected `tool_use_id` found in `tool_result` blocks: {id}. "
                 "Each `tool_result` block must have a corresponding `tool_use` block in the previous message."
             )
             problem = f"this result has no call: the message before it does not call {as_json(id)}"
-            refuse(report, "orphan_result", path, wrong, problem, settings=ORPHANS)
+            refuse(report, "orphan_result", path, server_text, problem, settings=ORPHAN_SETTINGS)
         # "each tool_use must have a single result".
         elif id in answered:
-            wrong = f"each tool_use must have a single result; found several with id {id}"
-            refuse(report, "orphan_result", path, wrong, settings=ORPHANS)
+            server_text = f"each tool_use must have a single result; found several with id {id}"
+            refuse(report, "orphan_result", path, server_text, settings=ORPHAN_SETTINGS)
         answered.add(id)
     # Results come first in their message: one that stands after text counts as none.
     results = takewhile(lambda entry: entry[1]["type"] == "tool_result", turn.blocks)
     first = {block["tool_use_id"] for _, block in results}
-    _report_unanswered({id: path for id, path in waiting.items() if id not in first}, caller, report)
+    _report_unanswered({id: path for id, path in unanswered_calls.items() if id not in first}, caller, report)
 
 
-def _report_unanswered(waiting: dict[str, str], caller: str, report: Report) -> None:
+def _report_unanswered(unanswered_calls: dict[str, str], caller: str, report: Report) -> None:
     # "`tool_use` ids were found without `tool_result` blocks immediately after": all results, in the one message that
     # follows.
-    wrong = (
-        f"`tool_use` ids were found without `tool_result` blocks immediately after: {', '.join(waiting)}. "
+    server_text = (
+        f"`tool_use` ids were found without `tool_result` blocks immediately after: {', '.join(unanswered_calls)}. "
         "Each `tool_use` block must have a corresponding `tool_result` block in the next message."
     )
-    for id, path in waiting.items():
+    for id, path in unanswered_calls.items():
         problem = f"the message right after it does not begin with a `tool_result` for the call {as_json(id)}"
-        refuse(report, "unanswered_call", caller, wrong, problem, place=path)
+        refuse(report, "unanswered_call", caller, server_text, problem, exact_path=path)
 
 
 # Thoughts.
@@ -223,13 +229,15 @@ def _check_final_thoughts(turns: list[Turn], report: Report) -> None:
     for turn in turns:
         # "The final block in an assistant message cannot be `thinking`": thoughts lead to something.
         if turn.is_whole and turn.blocks and turn.blocks[-1][1]["type"] == "thinking":
-            wrong = "The final block in an assistant message cannot be `thinking`."
-            refuse(report, "reasoning", turn.path, wrong, place=turn.blocks[-1][0])
+            server_text = "The final block in an assistant message cannot be `thinking`."
+            refuse(report, "reasoning", turn.path, server_text, exact_path=turn.blocks[-1][0])
 
 
 def _check_loop(turns: list[Turn], report: Report) -> None:
     """Within a loop of tools, the turn that began it starts with thoughts."""
-    starts = [at for at, turn in enumerate(turns) if turn.role == "user" and not turn.blocks_of_type("tool_result")]
+    starts = [
+        index for index, turn in enumerate(turns) if turn.role == "user" and not turn.blocks_of_type("tool_result")
+    ]
     loop = [turn for turn in turns[starts[-1] if starts else 0 :] if turn.role == "assistant"]
     if not loop or not loop[0].is_whole:
         return
@@ -238,16 +246,23 @@ def _check_loop(turns: list[Turn], report: Report) -> None:
     # "When `thinking` is enabled, a final `assistant` message must start with a thinking block (preceding the
     # lastmost set of `tool_use` and `tool_result` blocks)". Adaptive thinking has no such rule.
     if kind not in ("thinking", "redacted_thinking"):
-        wrong = (
+        server_text = (
             f"Expected `thinking` or `redacted_thinking`, but found `{kind}`. "
             "When `thinking` is enabled, a final `assistant` message must start with a thinking block."
         )
         problem = "with thinking enabled, a message that calls tools begins with its thinking block"
-        refuse(report, "reasoning", f"{turn.path}.content.0.type", wrong, problem, place=f"{turn.path}.content.0")
+        refuse(
+            report,
+            "reasoning",
+            f"{turn.path}.content.0.type",
+            server_text,
+            problem,
+            exact_path=f"{turn.path}.content.0",
+        )
 
 
 THINKING: Final = ("enabled", "adaptive")
 MESSAGE: Final = Members({"role": str, "content": object})
 BLOCKS_OF_ROLE: Final = {"user": IN_USER, "assistant": IN_ASSISTANT, "system": IN_SYSTEM}
 SYSTEM: Final = ('wire.system = "user"', 'wire.system = "top"')
-ORPHANS: Final = ('wire.orphan_outputs = "text"',)
+ORPHAN_SETTINGS: Final = ('wire.orphan_outputs = "text"',)

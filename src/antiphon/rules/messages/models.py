@@ -46,7 +46,7 @@ def check_type(model: ModelRules, kind: str, report: Report) -> None:
         message = f'"thinking.type.{kind}" is not supported for this model. {hint}'
     problem = f"this model accepts the types {', '.join(model.types)}, not {as_json(kind)}"
     settings = tuple(f'wire.thinking = "{value}"' for value in ("budget" if kind == "adaptive" else "adaptive", "none"))
-    report.add("reasoning", "thinking.type", message, problem, certain=False, settings=settings)
+    report.add("reasoning", "thinking.type", message, problem, is_certain=False, settings=settings)
 
 
 def check_effort(model: ModelRules, effort: str, kind: str, report: Report) -> None:
@@ -66,7 +66,7 @@ def check_effort(model: ModelRules, effort: str, kind: str, report: Report) -> N
             "Use effort 'high' or below, or enable thinking."
         )
     if message:
-        report.add("unsupported", "output_config.effort", message, certain=False)
+        report.add("unsupported", "output_config.effort", message, is_certain=False)
 
 
 def _model(name: str, types: str, efforts: str, *, capped: bool = False) -> ModelRules:

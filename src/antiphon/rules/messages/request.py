@@ -82,8 +82,8 @@ def check(
 
 def check_model(body: dict[str, Any], report: Report) -> None:
     if not isinstance(body.get("model"), str) or not body["model"]:
-        wrong = "String should have at least 1 character"
-        refuse(report, "missing_field", "model", wrong, "a request names its model")
+        server_text = "String should have at least 1 character"
+        refuse(report, "missing_field", "model", server_text, "a request names its model")
 
 
 def _check_fields(body: dict[str, Any], fields: frozenset[str], betas: str, report: Report) -> None:
@@ -92,7 +92,7 @@ def _check_fields(body: dict[str, Any], fields: frozenset[str], betas: str, repo
     for name in body:
         if name in BETA_FIELDS and BETA_FIELDS[name] not in betas:
             problem = f"this field needs a beta header that names `{BETA_FIELDS[name]}…`"
-            refuse(report, "unknown_field", name, "Extra inputs are not permitted", problem, certain=False)
+            refuse(report, "unknown_field", name, "Extra inputs are not permitted", problem, is_certain=False)
     unknown = (name for name in body if name not in fields and name not in BETA_FIELDS)
     for name in islice(unknown, MAX_UNKNOWN_FIELDS):
         problem = f"the dialect has no such field{did_you_mean(name, fields)}"
@@ -103,46 +103,58 @@ def _check_fields(body: dict[str, Any], fields: frozenset[str], betas: str, repo
 
 
 def _check_settings(body: dict[str, Any], report: Report) -> None:
-    for name, wanted in SETTINGS.items():
+    for name, expected in SETTINGS.items():
         if name not in body:
             continue
         value = body[name]
         # Null is no number and no string: only what the reference calls optional may be null.
-        if isinstance(wanted, Range):
-            _check_number(name, value, wanted, report)
-        elif isinstance(wanted, tuple):
-            if value not in wanted:
-                wrong = f"Input should be one of {', '.join(map(repr, wanted))}"
-                refuse(report, "value", name, wrong, f"{as_json(value)} is not one of {', '.join(map(str, wanted))}")
-        elif not isinstance(value, wanted):
-            wrong = f"Input should be a valid {wanted.__name__}"
-            refuse(report, "value", name, wrong, f"{as_json(value)} is not a {wanted.__name__}")
+        if isinstance(expected, Range):
+            _check_number(name, value, expected, report)
+        elif isinstance(expected, tuple):
+            if value not in expected:
+                server_text = f"Input should be one of {', '.join(map(repr, expected))}"
+                refuse(
+                    report,
+                    "value",
+                    name,
+                    server_text,
+                    f"{as_json(value)} is not one of {', '.join(map(str, expected))}",
+                )
+        elif not isinstance(value, expected):
+            server_text = f"Input should be a valid {expected.__name__}"
+            refuse(report, "value", name, server_text, f"{as_json(value)} is not a {expected.__name__}")
     # "`temperature` and `top_p` cannot both be specified for this model."
     if "temperature" in body and "top_p" in body:
         message = "`temperature` and `top_p` cannot both be specified for this model. Please use only one."
         problem, settings = "newer models take `temperature` or `top_p`, not both", ("wire.both_samplings = false",)
-        report.add("combination", "top_p", message, problem, certain=False, settings=settings)
+        report.add("combination", "top_p", message, problem, is_certain=False, settings=settings)
     _check_stops(body.get("stop_sequences"), report)
     if "metadata" in body and check_members(body["metadata"], "metadata", METADATA, report):
         _check_user(body["metadata"].get("user_id"), report)
 
 
-def _check_number(name: str, value: Any, wanted: Range, report: Report) -> None:
-    if not wanted.has_type_of(value):
-        kind = "number" if wanted.fraction else "integer"
+def _check_number(name: str, value: Any, expected: Range, report: Report) -> None:
+    if not expected.has_type_of(value):
+        kind = "number" if expected.allows_fraction else "integer"
         refuse(report, "value", name, f"Input should be a valid {kind}", f"{as_json(value)} is not a valid {kind}")
     # "temperature: range: 0..1", "max_tokens: must be greater than or equal to 1".
-    elif not wanted.contains(value):
-        wrong = f"Input should be within {wanted.least} and {wanted.most}, not {value}"
-        refuse(report, "value", name, wrong, f"{as_json(value)} is not between {wanted.least} and {wanted.most}")
+    elif not expected.contains(value):
+        server_text = f"Input should be within {expected.minimum} and {expected.maximum}, not {value}"
+        refuse(
+            report,
+            "value",
+            name,
+            server_text,
+            f"{as_json(value)} is not between {expected.minimum} and {expected.maximum}",
+        )
 
 
 def _check_stops(stops: Any, report: Report) -> None:
     # "stop_sequences: each stop sequence must contain non-whitespace".
-    for at, stop in enumerate(report.walk(stops if isinstance(stops, list) else ())):
+    for index, stop in enumerate(report.walk(stops if isinstance(stops, list) else ())):
         if not isinstance(stop, str) or not stop.strip():
-            wrong = "each stop sequence must be a string with non-whitespace in it"
-            refuse(report, "value", f"stop_sequences.{at}", wrong)
+            server_text = "each stop sequence must be a string with non-whitespace in it"
+            refuse(report, "value", f"stop_sequences.{index}", server_text)
 
 
 def _check_user(user: Any, report: Report) -> None:
@@ -159,7 +171,7 @@ def _check_system(system: Any, report: Report) -> list[tuple[str, dict[str, Any]
         problem = f"{as_json(system)} is neither a string nor a list"
         refuse(report, "value", "system", "Input should be a valid string or list", problem)
         return []
-    blocks = [(f"system.{at}", block) for at, block in enumerate(report.walk(system))]
+    blocks = [(f"system.{index}", block) for index, block in enumerate(report.walk(system))]
     return [(path, block) for path, block in blocks if check_block(block, path, IN_SYSTEM, report)]
 
 
@@ -184,9 +196,9 @@ def _check_thinking(body: dict[str, Any], model: ModelRules, report: Report) -> 
     thinking = body["thinking"]
     kind = type_of(thinking)
     if kind not in THINKING_MEMBERS:
-        wrong = f"Input tag {kind!r} does not match any of the expected tags: {', '.join(THINKING_MEMBERS)}"
+        server_text = f"Input tag {kind!r} does not match any of the expected tags: {', '.join(THINKING_MEMBERS)}"
         problem = f"{as_json(thinking)} has none of the types {', '.join(THINKING_MEMBERS)}"
-        refuse(report, "discriminator", "thinking", wrong, problem)
+        refuse(report, "discriminator", "thinking", server_text, problem)
         return
     is_whole = check_members(thinking, f"thinking.{kind}", THINKING_MEMBERS[kind], report)
     check_type(model, kind, report)
@@ -236,15 +248,21 @@ def _check_output(body: dict[str, Any], model: ModelRules, report: Report) -> No
     if effort in EFFORTS:
         check_effort(model, effort, type_of(body.get("thinking")), report)
     elif effort is not None:
-        wrong = f"Input should be one of {', '.join(EFFORTS)}"
-        refuse(report, "value", "output_config.effort", wrong, f"{as_json(effort)} is not one of {', '.join(EFFORTS)}")
+        server_text = f"Input should be one of {', '.join(EFFORTS)}"
+        refuse(
+            report,
+            "value",
+            "output_config.effort",
+            server_text,
+            f"{as_json(effort)} is not one of {', '.join(EFFORTS)}",
+        )
     if config.get("format") is not None:
         _check_output_format(config["format"], "output_config.format", report)
     if body.get("output_format") is not None:
         # The older name and the newer one, both at once: which is meant?
         if config.get("format") is not None:
-            wrong = "cannot be given together with output_config.format"
-            refuse(report, "combination", "output_format", wrong)
+            server_text = "cannot be given together with output_config.format"
+            refuse(report, "combination", "output_format", server_text)
         _check_output_format(body["output_format"], "output_format", report)
 
 
@@ -281,15 +299,15 @@ def _cacheable(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield all that may have a mark, in the order of the prompt, each with the beginning of its members' paths."""
     tools = body.get("tools")
-    for at, tool in enumerate(tools if isinstance(tools, list) else ()):
-        yield f"tools.{at}.", tool
+    for index, tool in enumerate(tools if isinstance(tools, list) else ()):
+        yield f"tools.{index}.", tool
     blocks = [entry for turn in turns for entry in turn.blocks]
     for path, block in (*system, *blocks):
         yield f"{path}.", block
     for path, block in blocks:
         content = block.get("content")
         if block["type"] == "tool_result" and isinstance(content, list):
-            yield from ((f"{path}.content.{at}.", part) for at, part in enumerate(content))
+            yield from ((f"{path}.content.{index}.", part) for index, part in enumerate(content))
     yield "", body
 
 
@@ -305,8 +323,8 @@ def _is_marked(holder: Any) -> bool:
 SAMPLING: Final = frozenset({"temperature", "top_p", "top_k"})
 SETTINGS: Final[dict[str, Range | type | tuple[Any, ...]]] = {
     "max_tokens": Range(1, 2**31),
-    "temperature": Range(0, 1, fraction=True),
-    "top_p": Range(0, 1, fraction=True),
+    "temperature": Range(0, 1, allows_fraction=True),
+    "top_p": Range(0, 1, allows_fraction=True),
     "top_k": Range(0, 2**31),
     "stream": bool,
     "stop_sequences": list,

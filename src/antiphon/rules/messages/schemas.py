@@ -20,7 +20,7 @@ def check_input_schema(schema: dict[str, Any], path: str, report: Report) -> Non
     # "input_schema.type: Field required", "Input should be 'object'".
     if schema.get("type") != "object":
         problem = f"the schema of a tool's input has the type object, not {as_json(schema.get('type'))}"
-        refuse(report, "schema", f"{path}.type", "Input should be 'object'", problem, place=path)
+        refuse(report, "schema", f"{path}.type", "Input should be 'object'", problem, exact_path=path)
         return
     # "input_schema does not support oneOf, allOf, or anyOf at the top level".
     if any(union in schema for union in ("oneOf", "allOf", "anyOf")):
@@ -29,22 +29,22 @@ def check_input_schema(schema: dict[str, Any], path: str, report: Report) -> Non
     if not isinstance(properties, dict) or not isinstance(schema.get("required") or [], list):
         refuse(report, "schema", path, INVALID, "`properties` is an object and `required` a list of names")
         return
-    for place, part in iter_schemas(schema, path, report, _children):
-        wrong = unknown_type_of(part) if isinstance(part, dict) else None
-        if wrong is not None:
-            problem = f"{as_json(wrong)} is no type of JSON schema: expected one of {', '.join(TYPES)}"
-            refuse(report, "schema", path, INVALID, problem, place=f"{place}.type")
+    for exact_path, part in iter_schemas(schema, path, report, _children):
+        server_text = unknown_type_of(part) if isinstance(part, dict) else None
+        if server_text is not None:
+            problem = f"{as_json(server_text)} is no type of JSON schema: expected one of {', '.join(TYPES)}"
+            refuse(report, "schema", path, INVALID, problem, exact_path=f"{exact_path}.type")
     for name in properties:
         # "Property keys should match pattern '^[a-zA-Z0-9_.-]{1,64}$'".
         if not PROPERTY.fullmatch(name):
-            wrong = f"Property keys should match pattern '^{PROPERTY.pattern}$', not {name!r}"
-            refuse(report, "schema", f"{path}.properties", wrong)
+            server_text = f"Property keys should match pattern '^{PROPERTY.pattern}$', not {name!r}"
+            refuse(report, "schema", f"{path}.properties", server_text)
 
 
 def check_enforced_schema(schema: dict[str, Any], path: str, report: Report) -> None:
     """Check a schema that the server enforces."""
-    for place, part in iter_schemas(schema, path, report, _children):
-        _check_part(part, place, report)
+    for exact_path, part in iter_schemas(schema, path, report, _children):
+        _check_part(part, exact_path, report)
     _check_references(schema, path, report)
 
 
@@ -61,8 +61,8 @@ def _check_part(schema: Any, path: str, report: Report) -> None:
     for word in schema:
         # "For 'integer' type, property 'minimum' is not supported": bounds, lengths, conditions, `oneOf`.
         if word not in KEYWORDS:
-            wrong = f"For {kind!r} type, property {word!r} is not supported"
-            refuse(report, "schema", path, wrong, f"`{word}` is not supported here", place=f"{path}.{word}")
+            server_text = f"For {kind!r} type, property {word!r} is not supported"
+            refuse(report, "schema", path, server_text, f"`{word}` is not supported here", exact_path=f"{path}.{word}")
     # "For 'object' type, 'additionalProperties' must be explicitly set to false".
     if (kind == "object" or "properties" in schema) and schema.get("additionalProperties") is not False:
         refuse(report, "schema", path, "For 'object' type, 'additionalProperties' must be explicitly set to false")
@@ -80,9 +80,9 @@ def _check_part(schema: Any, path: str, report: Report) -> None:
 
 def _check_form(schema: dict[str, Any], path: str, report: Report) -> None:
     # "JSON schema is invalid. It must match JSON Schema draft 2020-12".
-    wrong = unknown_type_of(schema)
-    if wrong is not None:
-        problem = f"{as_json(wrong)} is no type of JSON schema: expected one of {', '.join(TYPES)}"
+    server_text = unknown_type_of(schema)
+    if server_text is not None:
+        problem = f"{as_json(server_text)} is no type of JSON schema: expected one of {', '.join(TYPES)}"
         refuse(report, "schema", f"{path}.type", INVALID, problem)
     for words, kind in ((("properties", "$defs", "definitions"), dict), (("anyOf", "allOf", "enum", "required"), list)):
         for word in words:
@@ -102,7 +102,7 @@ def _children(schema: Any) -> Iterator[tuple[str, Any]]:
             yield from ((f".{group}.{name}", child) for name, child in schema[group].items())
     for group in ("anyOf", "allOf"):
         if isinstance(schema.get(group), list):
-            yield from ((f".{group}.{at}", child) for at, child in enumerate(schema[group]))
+            yield from ((f".{group}.{index}", child) for index, child in enumerate(schema[group]))
 
 
 def _check_references(root: dict[str, Any], path: str, report: Report) -> None:
@@ -110,20 +110,20 @@ def _check_references(root: dict[str, Any], path: str, report: Report) -> None:
     entered: set[str] = set()
     left: set[str] = set()
     # A path and a schema to enter, or the reference whose definition is left.
-    waiting: list[tuple[str, Any] | str] = [(path, root)]
-    while waiting:
-        step = waiting.pop()
+    unanswered_calls: list[tuple[str, Any] | str] = [(path, root)]
+    while unanswered_calls:
+        step = unanswered_calls.pop()
         if isinstance(step, str):
             left.add(step)
             continue
-        place, schema = step
+        exact_path, schema = step
         if not isinstance(schema, dict):
             continue
-        if not report.may_check_schema(place):
+        if not report.may_check_schema(exact_path):
             return
         # Definitions are entered from their references.
-        waiting += [
-            (f"{place}{name}", child)
+        unanswered_calls += [
+            (f"{exact_path}{name}", child)
             for name, child in _children(schema)
             if not name.startswith((".$defs.", ".definitions."))
         ]
@@ -133,10 +133,10 @@ def _check_references(root: dict[str, Any], path: str, report: Report) -> None:
         target = _resolve(ref, root)
         # "Circular reference detected in schema definitions"; and no other document is ever fetched.
         if target is None or (ref in entered and ref not in left):
-            refuse(report, "schema", place, f"the reference {ref!r} leads in a circle or out of the schema")
+            refuse(report, "schema", exact_path, f"the reference {ref!r} leads in a circle or out of the schema")
         elif ref not in entered:
             entered.add(ref)
-            waiting += [ref, (place, target)]
+            unanswered_calls += [ref, (exact_path, target)]
 
 
 def _resolve(ref: Any, root: dict[str, Any]) -> dict[str, Any] | None:

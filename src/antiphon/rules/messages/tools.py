@@ -19,7 +19,7 @@ def check_tools(tools: Any, report: Report) -> set[str] | None:
         problem = f"{as_json(tools)} is no list of tools"
         refuse(report, "value", "tools", "Input should be a valid list", problem)
         return None
-    names = [_check_tool(tool, f"tools.{at}", report) for at, tool in enumerate(report.walk(tools))]
+    names = [_check_tool(tool, f"tools.{index}", report) for index, tool in enumerate(report.walk(tools))]
     valid_names = [name for name in names if name is not None]
     check_unique_names(valid_names, "tools: Tool names must be unique.", report)
     return set(valid_names) if len(valid_names) == len(names) else None
@@ -33,9 +33,9 @@ def check_choice(choice: Any, tools: Any, names: set[str] | None, report: Report
     kind = type_of(choice)
     # The choice is an object, never a bare word, and its types are these four.
     if kind not in CHOICES:
-        wrong = f"Input tag {kind!r} does not match any of the expected tags: {', '.join(CHOICES)}"
+        server_text = f"Input tag {kind!r} does not match any of the expected tags: {', '.join(CHOICES)}"
         problem = f"a choice is an object with a type ({', '.join(CHOICES)}), not {as_json(choice)}"
-        refuse(report, "discriminator", "tool_choice", wrong, problem)
+        refuse(report, "discriminator", "tool_choice", server_text, problem)
         return
     is_whole = check_members(choice, f"tool_choice.{kind}", CHOICES[kind], report)
     if not isinstance(choice.get("disable_parallel_tool_use", False), bool):
@@ -64,9 +64,9 @@ def _check_tool(tool: Any, path: str, report: Report) -> str | None:
     # "Input tag 'function' found using 'type' does not match any of the expected tags": tools of other APIs are not
     # known here.
     if kind not in ("", "custom"):
-        wrong = f"Input tag {kind!r} found using 'type' does not match any of the expected tags: custom, ..."
+        server_text = f"Input tag {kind!r} found using 'type' does not match any of the expected tags: custom, ..."
         rule: Rule = "tool_form" if is_foreign or kind == "function" else "discriminator"
-        refuse(report, rule, path, wrong, describe_form(form, "input_schema"))
+        refuse(report, rule, path, server_text, describe_form(form, "input_schema"))
         return None
     if is_foreign:
         refuse(
@@ -75,15 +75,15 @@ def _check_tool(tool: Any, path: str, report: Report) -> str | None:
             f"{path}.custom.name",
             "Field required",
             describe_form(form, "input_schema"),
-            place=path,
+            exact_path=path,
         )
         return None
     if not check_members(tool, f"{path}.custom", TOOL, report):
         return None
     is_named = check_tool_name(tool["name"], f"{path}.custom", report)
     check_cache_control(tool.get("cache_control"), f"{path}.custom", report)
-    for field, wanted, word in (("description", str, "string"), ("strict", bool, "boolean")):
-        if field in tool and not isinstance(tool[field], wanted):
+    for field, expected, word in (("description", str, "string"), ("strict", bool, "boolean")):
+        if field in tool and not isinstance(tool[field], expected):
             problem = f"{as_json(tool[field])} is not a {word}"
             refuse(report, "value", f"{path}.custom.{field}", f"Input should be a valid {word}", problem)
     check_input_schema(tool["input_schema"], f"{path}.custom.input_schema", report)
