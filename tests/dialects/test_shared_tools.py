@@ -44,7 +44,7 @@ def test_shared_tools_are_translated_like_others(request: Request, wire: ChatWir
         assert shared == plain
         assert codec.encode(shared) == codec.encode(plain)
         names, fresh = ToolNames.for_request(read), ToolNames.for_request(apart(read))
-        assert (names._sent, names._keys) == (fresh._sent, fresh._keys)
+        assert (names._wire_names, names._key_of_name) == (fresh._wire_names, fresh._key_of_name)
 
 
 @given(requests())

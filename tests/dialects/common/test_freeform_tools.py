@@ -13,7 +13,7 @@ from msgspec import Raw
 from antiphon.dialects.common.freeform_tools import (
     ARGUMENTS_PREFIX,
     ARGUMENTS_SUFFIX,
-    MAX_BEGIN,
+    MAX_START_LENGTH,
     FreeformInput,
     description,
     schema,
@@ -135,7 +135,7 @@ def test_description_contains_the_unenforced_grammar(tool: CustomTool, expected:
     assert [loss.path for loss in losses] == lost
 
 
-@pytest.mark.parametrize(("length", "streamed"), [(MAX_BEGIN, "a"), (MAX_BEGIN + 1, "")])
+@pytest.mark.parametrize(("length", "streamed"), [(MAX_START_LENGTH, "a"), (MAX_START_LENGTH + 1, "")])
 def test_beginning_of_the_arguments_has_a_bound(length: int, streamed: str) -> None:
     """A longer beginning is not one string; the input is decided at the end."""
     one = FreeformInput()

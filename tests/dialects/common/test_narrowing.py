@@ -20,7 +20,7 @@ from tests.hostile_schemas import (
     unknown_keywords,
 )
 
-from antiphon.dialects.common.narrowing import MOST_INLINED, Narrowing, narrow_schema
+from antiphon.dialects.common.narrowing import MAX_INLINED, Narrowing, narrow_schema
 from antiphon.dialects.common.schema_budget import MAX_NODES, MAX_SIZE, MAX_TOTAL_NODES, SchemaBudget
 from antiphon.dialects.gemini.tools_out import OPENAPI_SUBSET, OUTPUT_SUBSET, TOOL_SUBSET
 from antiphon.errors import InvalidValue, JsonTooDeep
@@ -445,7 +445,7 @@ def test_keywords_after_the_definitions_are_kept() -> None:
 
 
 @pytest.mark.parametrize(
-    ("references", "lost"), [(MOST_INLINED, []), (MOST_INLINED + 1, [f"p.properties.p{MOST_INLINED}"])]
+    ("references", "lost"), [(MAX_INLINED, []), (MAX_INLINED + 1, [f"p.properties.p{MAX_INLINED}"])]
 )
 def test_references_are_written_out_up_to_a_bound(references: int, lost: list[str]) -> None:
     names = [f"p{at}" for at in range(references)]
@@ -453,7 +453,7 @@ def test_references_are_written_out_up_to_a_bound(references: int, lost: list[st
     losses = Losses()
     narrowed = narrow_schema(schema, OPENAPI_SUBSET, "p", losses)
     assert [loss.path for loss in losses] == lost
-    assert sum(member == {"type": "STRING"} for member in narrowed["properties"].values()) == MOST_INLINED
+    assert sum(member == {"type": "STRING"} for member in narrowed["properties"].values()) == MAX_INLINED
 
 
 def test_list_of_the_null_type_alone_is_the_null_type() -> None:

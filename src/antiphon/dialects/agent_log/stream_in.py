@@ -99,46 +99,46 @@ class ThreadToHub:
     def feed(self, event: ThreadEvent) -> None:
         if self._writer.has_ended:
             if type(event) is not ThreadCompleted:
-                self.losses.add(_name(event), "the event", "the turn had ended")
+                self.losses.add(_event_name(event), "the event", "the turn had ended")
             return
         match event:
             # The most frequent events come first: a failed class pattern takes six times as long as a match.
             case ItemUpdated() | ItemCompleted() | ItemStarted():
-                self._item(event)
+                self._write_item(event)
             case ThreadStarted() | TurnStarted():
                 if not self._writer.has_started:
                     self._writer.start()
             case TurnCompleted(usage=usage) | ThreadCompleted(subtype="success", usage=usage):
-                self._writer.complete(usage_of(usage) if usage else None)
+                self._writer.complete(usage_to_hub(usage) if usage else None)
             case TurnFailed(usage=usage):
                 self._fail(ApiError(event.why, type="model_error", code="agent_failed"), usage)
             case ThreadError(message=message):
                 self._last_error = message
-                self._carry("error", {"message": message})
+                self._forward_event("error", {"message": message})
             case ThreadCompleted():
-                self._fail(self._unfinished())
+                self._fail(self._unfinished_error())
             case _:
-                self._carry(event.kind, event.members)
+                self._forward_event(event.kind, event.members)
 
     def finish(self, error: ApiError | None = None) -> None:
         """Ends the events. A turn that has not ended fails."""
         if not self._writer.has_ended:
-            self._fail(error or self._unfinished())
+            self._fail(error or self._unfinished_error())
 
     def _fail(self, error: ApiError, usage: AgentUsage | None = None) -> None:
         self.error = error.without_traceback()
-        self._writer.fail(error, usage_of(usage) if usage else None)
+        self._writer.fail(error, usage_to_hub(usage) if usage else None)
 
-    def _unfinished(self) -> ApiError:
+    def _unfinished_error(self) -> ApiError:
         last = f"; last error: {self._last_error}" if self._last_error else ""
         return UpstreamFault(f"the agent stopped before the end of its turn{last}", code="upstream_disconnected")
 
-    def _carry(self, kind: str, members: dict[str, Any]) -> None:
+    def _forward_event(self, kind: str, members: dict[str, Any]) -> None:
         """Writes an event that the hub has no type for as an extension event."""
-        if self._wire.include_extensions and (name := self._extension(kind)):
+        if self._wire.include_extensions and (name := self._extension_name(kind)):
             self._writer.emit_unknown_event(name, members)
 
-    def _extension(self, kind: str) -> str:
+    def _extension_name(self, kind: str) -> str:
         name = kind if is_extension_type(kind) else f"{self._wire.slug}:{kind}"
         if is_extension_type(name):
             return name
@@ -147,7 +147,7 @@ class ThreadToHub:
 
     # Items
 
-    def _item(self, event: ItemEvent) -> None:
+    def _write_item(self, event: ItemEvent) -> None:
         item, is_done = event.item, type(event) is ItemCompleted
         if self._writer.was_closed(item.id):
             self.losses.add(f"item {item.id}", "an update", "the item had ended")
@@ -156,24 +156,24 @@ class ThreadToHub:
             case AgentMessageItem(text=text):
                 if not self._writer.is_open(item.id):
                     self._writer.open_message(item.id)
-                self._grow(item, text, self._writer.add_text)
+                self._write_snapshot(item, text, self._writer.add_text)
             case ReasoningItem(text=text):
                 if not self._wire.include_reasoning:
                     return
                 if not self._writer.is_open(item.id):
                     self._writer.open_reasoning(item.id)
-                self._grow(item, text, self._writer.add_reasoning)
+                self._write_snapshot(item, text, self._writer.add_reasoning)
             case ToolInvocationItem() | ToolOutputItem() | McpToolCallItem():
                 if self._wire.map_tool_calls:
-                    self._tool(item, is_done)
+                    self._write_tool(item, is_done)
                 return
             case _:
-                self._other(item, is_done)
+                self._write_other(item, is_done)
                 return
         if is_done:
-            self._close(item)
+            self._close_item(item)
 
-    def _grow(self, item: ThreadItem, text: str, write: Callable[[Hashable, str], None]) -> None:
+    def _write_snapshot(self, item: ThreadItem, text: str, write: Callable[[Hashable, str], None]) -> None:
         written = self._written.get(item.id, "")
         if not text.startswith(written):
             self.losses.add(
@@ -185,7 +185,7 @@ class ThreadToHub:
             write(item.id, text[len(written) :])
         self._written[item.id] = text
 
-    def _close(self, item: ThreadItem, status: str | None = None) -> None:
+    def _close_item(self, item: ThreadItem, status: str | None = None) -> None:
         if extra := self._extra(item, status):
             self._writer.set_extra_fields(item.id, extra)
         self._written.pop(item.id, None)
@@ -199,30 +199,30 @@ class ThreadToHub:
             extra_members["status"] = status
         return {f"{self._wire.slug}:{name}": Raw(msgspec.json.encode(value)) for name, value in extra_members.items()}
 
-    def _tool(self, item: ToolInvocationItem | ToolOutputItem | McpToolCallItem, is_done: bool) -> None:
+    def _write_tool(self, item: ToolInvocationItem | ToolOutputItem | McpToolCallItem, is_done: bool) -> None:
         match item:
             case ToolInvocationItem():
-                self._call(item, item.tool_name, item.tool_call_id or item.id, item.arguments, is_done)
+                self._write_call(item, item.tool_name, item.tool_call_id or item.id, item.arguments, is_done)
             case McpToolCallItem():
-                self._call(item, item.name, item.id, item.arguments, is_done)
+                self._write_call(item, item.name, item.id, item.arguments, is_done)
                 outcome = item.result if item.error is None else item.error
                 if is_done and outcome is not None:
-                    self._output((item.id, "output"), item.id, outcome, {})
+                    self._write_output((item.id, "output"), item.id, outcome, {})
             case _:
                 call_id = item.tool_call_id or self._call_ids.get(item.call_id, item.call_id)
                 if is_done:
-                    self._output(item.id, call_id, item.output, self._extra(item, item.status))
+                    self._write_output(item.id, call_id, item.output, self._extra(item, item.status))
 
-    def _call(
+    def _write_call(
         self, item: ToolInvocationItem | McpToolCallItem, name: str, call_id: str, arguments: Any, is_done: bool
     ) -> None:
         if not self._writer.is_open(item.id):
             self._call_ids[item.id] = call_id
             self._writer.open_call(item.id, name=name, call_id=call_id)
         if arguments is not None or is_done:
-            self._write_arguments(item.id, _text(arguments if arguments is not None else {}))
+            self._write_arguments(item.id, _as_text(arguments if arguments is not None else {}))
         if is_done:
-            self._close(item, item.status)
+            self._close_item(item, item.status)
 
     def _write_arguments(self, key: str, arguments: str) -> None:
         if key not in self._written:
@@ -231,26 +231,28 @@ class ThreadToHub:
         elif self._written[key] != arguments:
             self.losses.add(f"item {key}", "changed arguments", "the first arguments were already delivered")
 
-    def _output(self, key: Hashable, call_id: str, output: Any, extra: dict[str, Raw]) -> None:
-        done = FunctionCallOutput(
-            id="", call_id=call_id, output=_text(output), status=ItemStatus.COMPLETED, extra=extra or msgspec.UNSET
+    def _write_output(self, key: Hashable, call_id: str, output: Any, extra: dict[str, Raw]) -> None:
+        output_item = FunctionCallOutput(
+            id="", call_id=call_id, output=_as_text(output), status=ItemStatus.COMPLETED, extra=extra or msgspec.UNSET
         )
-        self._writer.add_whole_item(key, done)
+        self._writer.add_whole_item(key, output_item)
 
-    def _other(self, item: ThreadItem, is_done: bool) -> None:
-        if not self._wire.include_extensions or not (kind := self._extension(item_kind(item))):
+    def _write_other(self, item: ThreadItem, is_done: bool) -> None:
+        if not self._wire.include_extensions or not (kind := self._extension_name(item_kind(item))):
             return
         members = item_members(item)
         if not self._writer.is_open(item.id):
             self._writer.open_extension_item(item.id, kind, members)
         if is_done:
             status = members.get("status")
-            end = STATUS.get(status, ItemStatus.COMPLETED) if isinstance(status, str) else ItemStatus.COMPLETED
-            final = Raw(msgspec.json.encode({**members, "type": kind, "status": end}))
+            final_status = (
+                STATUS_OF_WORD.get(status, ItemStatus.COMPLETED) if isinstance(status, str) else ItemStatus.COMPLETED
+            )
+            final = Raw(msgspec.json.encode({**members, "type": kind, "status": final_status}))
             self._writer.finish_item(item.id, UnknownItem(kind=kind, raw=final))
 
 
-def usage_of(usage: AgentUsage) -> Usage:
+def usage_to_hub(usage: AgentUsage) -> Usage:
     """B-7: the agent's counters as the hub's usage."""
     return Usage(
         input_tokens=usage.input_tokens,
@@ -261,13 +263,13 @@ def usage_of(usage: AgentUsage) -> Usage:
     )
 
 
-def _text(value: Any) -> str:
+def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _name(event: ThreadEvent) -> str:
+def _event_name(event: ThreadEvent) -> str:
     return event.kind if isinstance(event, OtherEvent) else str(event.__struct_config__.tag)
 
 
 # The ITEM-2 status for an agent's status of a command, a patch or a search.
-STATUS: Final = {"failed": ItemStatus.FAILED, "declined": ItemStatus.FAILED, "cancelled": ItemStatus.FAILED}
+STATUS_OF_WORD: Final = {"failed": ItemStatus.FAILED, "declined": ItemStatus.FAILED, "cancelled": ItemStatus.FAILED}

@@ -206,7 +206,7 @@ def decode_thread_event(line: bytes | str) -> ThreadEvent | None:
     try:  # most lines are snapshots of a growing text
         text_event = _decode_text(line)
         item = text_event.item
-        return ITEM_EVENTS[text_event.type](item=TEXTS[item.type](id=item.id, text=item.text))
+        return ITEM_EVENTS[text_event.type](item=TEXT_ITEMS[item.type](id=item.id, text=item.text))
     except DECODE_ERRORS:
         pass
     try:
@@ -219,7 +219,7 @@ def decode_thread_event(line: bytes | str) -> ThreadEvent | None:
         return None
     try:
         if kind in ITEM_EVENTS:
-            return ITEM_EVENTS[kind](item=_item(members["item"]))
+            return ITEM_EVENTS[kind](item=_decode_item(members["item"]))
         if kind in EVENTS:
             event: ThreadEvent = msgspec.convert(members, type=EVENTS[kind])
             return event
@@ -242,7 +242,7 @@ def item_kind(item: ThreadItem) -> str:
     return item.kind if isinstance(item, OtherItem) else str(item.__struct_config__.tag)
 
 
-def _item(members: JsonObject) -> ThreadItem:
+def _decode_item(members: JsonObject) -> ThreadItem:
     identity = msgspec.convert(members, type=_Identity)
     shape = ITEMS.get(identity.type)
     if shape is not None:
@@ -276,7 +276,7 @@ class _TextEvent(Struct, frozen=True, forbid_unknown_fields=True):
 
 _decode_text: Final = with_nesting_limit(msgspec.json.Decoder(_TextEvent).decode)
 DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError)
-TEXTS: Final[dict[str, type[AgentMessageItem] | type[ReasoningItem]]] = {
+TEXT_ITEMS: Final[dict[str, type[AgentMessageItem] | type[ReasoningItem]]] = {
     "agent_message": AgentMessageItem,
     "reasoning": ReasoningItem,
 }

@@ -1,4 +1,4 @@
-"""Translates tools and tool choices of a Chat client. Both forms are read: nested as in Chat, flat as in the hub (C-3)."""
+"""Translates tools and tool choices of a Chat client, in the nested form of Chat or the flat form of the hub (C-3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Translates tools and tool choices of the hub for a Chat server: flat in the hub, nested in Chat (C-3, TOOL-1, TOOL-2).
+"""Translates tools and tool choices for a Chat server: flat in the hub, nested in Chat (C-3, TOOL-1, TOOL-2).
 
 Namespaces are flattened, custom tools become functions with one string, and hosted tools are losses. `dialects/common`
 translates the calls back.

@@ -26,8 +26,8 @@ def effort_of(budget: int) -> ReasoningEffort:
 
 def nearest_effort(effort: ReasoningEffort, supported: tuple[ReasoningEffort, ...]) -> ReasoningEffort:
     """The supported effort nearest to `effort`; of two equally near ones, the higher."""
-    place = EFFORT_ORDER.index(effort)
-    return min(supported, key=lambda word: (abs(EFFORT_ORDER.index(word) - place), -EFFORT_ORDER.index(word)))
+    position = EFFORT_ORDER.index(effort)
+    return min(supported, key=lambda word: (abs(EFFORT_ORDER.index(word) - position), -EFFORT_ORDER.index(word)))
 
 
 def supported_effort(

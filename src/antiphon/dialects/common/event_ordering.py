@@ -16,28 +16,28 @@ class EventSequencer:
     """Reorders events: those of each item or part together, in the order in which they began."""
 
     def __init__(
-        self, key_of: Callable[[StreamEvent], Hashable], begins: tuple[type, ...], ends: tuple[type, ...]
+        self, key_of: Callable[[StreamEvent], Hashable], begin_types: tuple[type, ...], end_types: tuple[type, ...]
     ) -> None:
         self._key_of = key_of
-        self._begins = begins
-        self._ends = ends
+        self._begin_types = begin_types
+        self._end_types = end_types
         self._open_keys: deque[Hashable] = (
             deque()
         )  # in the order of their beginning; only events of the first are released
-        self._waiting: dict[Hashable, list[StreamEvent]] = {}
+        self._held_events: dict[Hashable, list[StreamEvent]] = {}
 
     def feed(self, event: StreamEvent) -> list[StreamEvent]:
         """The events that can be released now."""
         key = self._key_of(event)
-        if type(event) in self._begins:
+        if type(event) in self._begin_types:
             self._open_keys.append(key)
         if key != self._open_keys[0]:
-            self._waiting.setdefault(key, []).append(event)
+            self._held_events.setdefault(key, []).append(event)
             return []
         ready = [event]
-        while type(ready[-1]) in self._ends:
+        while type(ready[-1]) in self._end_types:
             self._open_keys.popleft()
             if not self._open_keys:
                 break
-            ready += self._waiting.pop(self._open_keys[0])
+            ready += self._held_events.pop(self._open_keys[0])
         return ready

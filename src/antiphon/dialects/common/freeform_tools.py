@@ -69,31 +69,31 @@ class FreeformInput:
             return ""
         self._pending += piece
         if self._state == "beginning":
-            begin = BEGIN.match(self._pending)
+            begin = INPUT_START.match(self._pending)
             if begin is None:
-                if len(self._pending) > MAX_BEGIN:
+                if len(self._pending) > MAX_START_LENGTH:
                     self._state, self._rest, self._pending = "other", [self._pending], ""
                 return ""
             self._state, self._pending = "inside", self._pending[begin.end() :]
-        return self._string()
+        return self._take_string()
 
     def finish(self) -> str:
         """Ends the arguments and returns the pending text."""
         pending, self._pending = self._pending, ""
         if self._state == "beginning" or self._state == "other":
-            pending, self._rest = self._other_form("".join([*self._rest, pending]))
+            pending, self._rest = self._decode_other_form("".join([*self._rest, pending]))
         return pending
 
     @property
     def left_over(self) -> str:
         """After the end: text besides the one string, usually empty."""
         rest = "".join(self._rest)
-        return "" if END.fullmatch(rest) else rest
+        return "" if CLOSING_BRACE.fullmatch(rest) else rest
 
-    def _string(self) -> str:
+    def _take_string(self) -> str:
         """The certain part of the open string."""
         text, index, decoded = self._pending, 0, []
-        while special := SPECIAL.search(text, index):
+        while special := QUOTE_OR_ESCAPE.search(text, index):
             decoded.append(text[index : special.start()])
             index = special.start()
             if text[index] == '"':
@@ -102,7 +102,7 @@ class FreeformInput:
             escape = ESCAPE.match(text, index)
             if escape is None:
                 break
-            decoded.append(_meaning(escape[0]))
+            decoded.append(_decode_escape(escape[0]))
             index = escape.end()
         else:
             decoded.append(text[index:])
@@ -111,7 +111,7 @@ class FreeformInput:
         return "".join(decoded)
 
     @staticmethod
-    def _other_form(arguments: str) -> tuple[str, list[str]]:
+    def _decode_other_form(arguments: str) -> tuple[str, list[str]]:
         """Reads arguments with other members before the string. The other members are left over."""
         try:
             members = decode_json(arguments)
@@ -123,7 +123,7 @@ class FreeformInput:
         return text, [msgspec.json.encode(members).decode()] if members else []
 
 
-def _meaning(escape: str) -> str:
+def _decode_escape(escape: str) -> str:
     """Decodes an escape. An invalid escape is kept as written; an unpaired surrogate becomes U+FFFD."""
     try:
         text: str = json.loads(f'"{escape}"')
@@ -134,10 +134,10 @@ def _meaning(escape: str) -> str:
 
 ARGUMENTS_PREFIX: Final = f'{{"{PARAMETER}":"'
 ARGUMENTS_SUFFIX: Final = '"}'
-MAX_BEGIN: Final = 200
-BEGIN: Final = re.compile(rf'\s*\{{\s*"{PARAMETER}"\s*:\s*"')
-END: Final = re.compile(r"\s*+\}?+\s*+")  # a missing closing bracket is no loss
-SPECIAL: Final = re.compile(r'["\\]')
+MAX_START_LENGTH: Final = 200
+INPUT_START: Final = re.compile(rf'\s*\{{\s*"{PARAMETER}"\s*:\s*"')
+CLOSING_BRACE: Final = re.compile(r"\s*+\}?+\s*+")  # a missing closing bracket is no loss
+QUOTE_OR_ESCAPE: Final = re.compile(r'["\\]')
 SURROGATE: Final = re.compile("[\ud800-\udfff]")
 # A complete escape, or a complete pair of surrogate escapes. No match while the escape may continue.
 ESCAPE: Final = re.compile(

@@ -95,10 +95,10 @@ class History(NamedTuple):
 
 def build_history(items: list[ItemParam], losses: Losses, orphans: OrphanPolicy = "error") -> History:
     """Groups `items` into turns."""
-    entries = _unfold(items, losses)
-    turns = _Turns(_pair(entries), losses, orphans)
-    turns.take(entries)
-    return History(turns.done, turns.others)
+    entries = _unfold_messages(items, losses)
+    turns = _Turns(_match_outputs(entries), losses, orphans)
+    turns.add_entries(entries)
+    return History(turns.turns, turns.others)
 
 
 class MessageLosses:
@@ -159,14 +159,14 @@ def _result_part(part: Any) -> ToolOutputContentParam:
             return InputText(text=codec.encode(part).decode())
 
 
-def _unfold(items: list[ItemParam], losses: Losses) -> list[_Entry]:
+def _unfold_messages(items: list[ItemParam], losses: Losses) -> list[_Entry]:
     """Every item with its path. Messages with calls or results are split at them."""
     entries: list[_Entry] = []
     for index, item in enumerate(items):
         if isinstance(item, MessageParam) and not isinstance(item.content, str):
             for part in item.content:
-                if type(part) in BLOCKS:
-                    entries += _cut(item, f"input[{index}]", losses)
+                if type(part) in BLOCK_TYPES:
+                    entries += _split_message(item, f"input[{index}]", losses)
                     break
             else:
                 entries.append((f"input[{index}]", item, 0))
@@ -175,7 +175,7 @@ def _unfold(items: list[ItemParam], losses: Losses) -> list[_Entry]:
     return entries
 
 
-def _cut(message: MessageParam, path: str, losses: Losses) -> list[_Entry]:
+def _split_message(message: MessageParam, path: str, losses: Losses) -> list[_Entry]:
     pieces: list[_Entry] = []
     rest: list[ContentParam] = []
     for index, part in enumerate([*message.content, None]):
@@ -186,65 +186,67 @@ def _cut(message: MessageParam, path: str, losses: Losses) -> list[_Entry]:
             pieces.append((path, replace(message, content=rest), index - len(rest)))
             rest = []
         if part is not None:
-            place = f"{path}.content[{index}]"
-            report_unknown_fields(part, place, losses)
-            pieces.append((place, call_from_block(part) if isinstance(part, ToolUse) else output_from_block(part), 0))
+            block_path = f"{path}.content[{index}]"
+            report_unknown_fields(part, block_path, losses)
+            pieces.append(
+                (block_path, call_from_block(part) if isinstance(part, ToolUse) else output_from_block(part), 0)
+            )
     return pieces
 
 
-class _Pairs(NamedTuple):
-    call_at: dict[int, int]  #: position of an output → position of its call
+class _MatchedOutputs(NamedTuple):
+    call_of_output: dict[int, int]  #: position of an output → position of its call
     outputs: dict[int, dict[int, PlacedItem[ToolOutputParam]]]  #: position of a call → its outputs by position
 
 
-def _pair(entries: list[_Entry]) -> _Pairs:
+def _match_outputs(entries: list[_Entry]) -> _MatchedOutputs:
     """Matches outputs with calls. Outputs without a call are left out.
 
     Call ids repeat on some servers. An output belongs to the nearest call before it that has no output yet, else to the
     first call after it that has none, else it is another output of the nearest call before it.
     """
-    call_at: dict[int, int] = {}
+    call_of_output: dict[int, int] = {}
     outputs: dict[int, PlacedItem[ToolOutputParam]] = {}
-    waiting: dict[str, list[int]] = {}
-    latest: dict[str, int] = {}
-    early: list[tuple[int, str, int | None]] = []
+    unanswered_calls: dict[str, list[int]] = {}
+    latest_call: dict[str, int] = {}
+    unmatched_outputs: list[tuple[int, str, int | None]] = []
     for index, (path, item, _) in enumerate(entries):
         if isinstance(item, MessageParam):
             continue
-        if isinstance(item, CALLS):
-            waiting.setdefault(item.call_id, []).append(index)
-            latest[item.call_id] = index
-        elif isinstance(item, OUTPUTS):
+        if isinstance(item, CALL_TYPES):
+            unanswered_calls.setdefault(item.call_id, []).append(index)
+            latest_call[item.call_id] = index
+        elif isinstance(item, OUTPUT_TYPES):
             outputs[index] = PlacedItem(path, item)
-            if waiting.get(item.call_id):
-                call_at[index] = waiting[item.call_id].pop()
+            if unanswered_calls.get(item.call_id):
+                call_of_output[index] = unanswered_calls[item.call_id].pop()
             else:
-                early.append((index, item.call_id, latest.get(item.call_id)))
-    for index, call_id, before in early:
-        if waiting.get(call_id):
-            call_at[index] = waiting[call_id].pop(0)
-        elif call_id in latest:
-            call_at[index] = latest[call_id] if before is None else before
+                unmatched_outputs.append((index, item.call_id, latest_call.get(item.call_id)))
+    for index, call_id, previous_call in unmatched_outputs:
+        if unanswered_calls.get(call_id):
+            call_of_output[index] = unanswered_calls[call_id].pop(0)
+        elif call_id in latest_call:
+            call_of_output[index] = latest_call[call_id] if previous_call is None else previous_call
     by_call: dict[int, dict[int, PlacedItem[ToolOutputParam]]] = {}
-    for index in sorted(call_at):
-        by_call.setdefault(call_at[index], {})[index] = outputs[index]
-    return _Pairs(call_at, by_call)
+    for index in sorted(call_of_output):
+        by_call.setdefault(call_of_output[index], {})[index] = outputs[index]
+    return _MatchedOutputs(call_of_output, by_call)
 
 
 class _Turns:
     """Builds turns, item by item."""
 
-    def __init__(self, pairs: _Pairs, losses: Losses, orphans: OrphanPolicy) -> None:
-        self.done: list[HistoryTurn] = []
+    def __init__(self, matches: _MatchedOutputs, losses: Losses, orphans: OrphanPolicy) -> None:
+        self.turns: list[HistoryTurn] = []
         self.others: list[PlacedItem[ItemParam]] = []
-        self._pairs = pairs
+        self._matches = matches
         self._losses = losses
         self._orphans = orphans
-        self._open: AssistantTurn | None = None
-        self._opened_at = 0
-        self._answered_at = -1  # the position of the last output of the open turn's calls
+        self._open_turn: AssistantTurn | None = None
+        self._opened_index = 0
+        self._last_output_index = -1  # the position of the last output of the open turn's calls
 
-    def take(self, entries: list[_Entry]) -> None:
+    def add_entries(self, entries: list[_Entry]) -> None:
         for index, (path, item, first) in enumerate(entries):
             match item:
                 case MessageParam():
@@ -252,13 +254,15 @@ class _Turns:
                     if item.role == "assistant":
                         self._turn_for_text(index).messages.append(message)
                     else:
-                        self._end(message)
+                        self._add_turn(message)
                 case FunctionCallParam() | CustomToolCallParam():
                     turn = self._turn_for_call(index, item.call_id)
-                    turn.calls.append(AnsweredCall(PlacedItem(path, item), self._output(index, PlacedItem(path, item))))
-                    self._answered_at = max([self._answered_at, *self._pairs.outputs.get(index, ())])
+                    turn.calls.append(
+                        AnsweredCall(PlacedItem(path, item), self._output_of_call(index, PlacedItem(path, item)))
+                    )
+                    self._last_output_index = max([self._last_output_index, *self._matches.outputs.get(index, ())])
                 case FunctionCallOutputParam() | CustomToolCallOutputParam():
-                    self._take_output(index, PlacedItem(path, item))
+                    self._add_output(index, PlacedItem(path, item))
                 case ReasoningParam():
                     self._turn_for_text(index).reasoning.append(PlacedItem(path, item))
                 case ItemReference():
@@ -272,37 +276,37 @@ class _Turns:
     def _turn_for_text(self, index: int) -> AssistantTurn:
         """The turn for a message or reasoning. Text before calls, or between calls and their outputs, joins their
         turn."""
-        turn = self._open
-        if turn is None or (self._answered_at < index if turn.calls else turn.messages):
-            return self._begin(index)
+        turn = self._open_turn
+        if turn is None or (self._last_output_index < index if turn.calls else turn.messages):
+            return self._begin_turn(index)
         return turn
 
     def _turn_for_call(self, index: int, call_id: str) -> AssistantTurn:
         """The turn for a call. A turn ends with its first output, or when a call id repeats."""
-        turn = self._open
+        turn = self._open_turn
         if turn is None or any(answered.call.item.call_id == call_id for answered in turn.calls):
-            return self._begin(index)
+            return self._begin_turn(index)
         return turn
 
-    def _begin(self, index: int) -> AssistantTurn:
-        self._open, self._opened_at, self._answered_at = AssistantTurn(), index, -1
-        self.done.append(self._open)
-        return self._open
+    def _begin_turn(self, index: int) -> AssistantTurn:
+        self._open_turn, self._opened_index, self._last_output_index = AssistantTurn(), index, -1
+        self.turns.append(self._open_turn)
+        return self._open_turn
 
-    def _end(self, turn: HistoryTurn) -> None:
-        self._open = None
-        self.done.append(turn)
+    def _add_turn(self, turn: HistoryTurn) -> None:
+        self._open_turn = None
+        self.turns.append(turn)
 
-    def _take_output(self, index: int, output: PlacedItem[ToolOutputParam]) -> None:
-        call = self._pairs.call_at.get(index)
+    def _add_output(self, index: int, output: PlacedItem[ToolOutputParam]) -> None:
+        call = self._matches.call_of_output.get(index)
         if call is None:
-            self._end(self._turn_for_orphan(output))
-        elif self._open and self._opened_at <= call < index:
-            self._open = None  # calls after the first output belong to a new turn
+            self._add_turn(self._turn_for_orphan(output))
+        elif self._open_turn and self._opened_index <= call < index:
+            self._open_turn = None  # calls after the first output belong to a new turn
 
-    def _output(self, index: int, call: PlacedItem[ToolCallParam]) -> PlacedItem[ToolOutputParam]:
+    def _output_of_call(self, index: int, call: PlacedItem[ToolCallParam]) -> PlacedItem[ToolOutputParam]:
         call_id = call.item.call_id
-        outputs = list(self._pairs.outputs.get(index, {}).values())
+        outputs = list(self._matches.outputs.get(index, {}).values())
         if not outputs:
             self._losses.add(call.path, f"call {call_id!r} has no output", "a placeholder result is added")
             return PlacedItem(call.path, FunctionCallOutputParam(call_id=call_id, output=NO_RESULT))
@@ -310,13 +314,13 @@ class _Turns:
             is_failed(output.item) for output in outputs
         ):  # the joined output cannot be marked
             outputs = [PlacedItem(output.path, mark_failure_in_text(output.item)) for output in outputs]
-        whole = outputs[0]
+        joined = outputs[0]
         for other in outputs[1:]:
             self._losses.add(other.path, f"call {call_id!r} has more than one output", "the outputs are joined")
-            whole = PlacedItem(
-                whole.path, replace(whole.item, output=[*output_parts(whole.item), *output_parts(other.item)])
+            joined = PlacedItem(
+                joined.path, replace(joined.item, output=[*output_parts(joined.item), *output_parts(other.item)])
             )
-        return whole
+        return joined
 
     def _turn_for_orphan(self, output: PlacedItem[ToolOutputParam]) -> HistoryTurn:
         """The turn for an output without a call."""
@@ -353,6 +357,6 @@ def _output_as_text(output: ToolOutputParam) -> list[ContentParam]:
             return [InputText(text=label.rstrip()), *others]
 
 
-BLOCKS: Final = frozenset((ToolUse, ToolResult))
-CALLS: Final = (FunctionCallParam, CustomToolCallParam)
-OUTPUTS: Final = (FunctionCallOutputParam, CustomToolCallOutputParam)
+BLOCK_TYPES: Final = frozenset((ToolUse, ToolResult))
+CALL_TYPES: Final = (FunctionCallParam, CustomToolCallParam)
+OUTPUT_TYPES: Final = (FunctionCallOutputParam, CustomToolCallOutputParam)

@@ -1,4 +1,4 @@
-"""JSON schema narrowed to what a server takes, every change a loss: for the parameters of tools and for structured output alike.
+"""Narrows JSON schemas of tools and structured output to what a server supports. Every change is a loss.
 
 A `Narrowing` lists the keywords that a server supports; `narrow_schema` returns a schema with no others. A keyword with
 an equivalent is rewritten (`const` as `enum`, a reference as its target), any other is left out. A schema that needs no
@@ -19,27 +19,29 @@ from antiphon.protocol.tools import JsonSchema
 
 
 class Narrowing(Struct, frozen=True, kw_only=True):
-    """What a server knows of JSON schema."""
+    """The subset of JSON schema that a server supports."""
 
-    #: Keywords that may stand in a schema; None: any.
+    #: Supported keywords; None: any.
     keywords: frozenset[str] | None = None
-    #: Forms of strings and numbers that may be asked for; None: any.
+    #: Supported values of `format`; None: any.
     formats: frozenset[str] | None = None
-    #: References: kept, replaced by what they refer to, or so only where one has company or leads elsewhere than into `$defs`.
+    #: References: kept, replaced by their targets, or replaced only if one has sibling keywords or a target outside
+    #: `$defs`.
     references: Literal["keep", "inline", "inline_unless_plain"] = "keep"
-    #: Types: as JSON schema has them, or always one, in capitals, with `nullable` beside it.
+    #: Types: as in JSON schema, or exactly one type in upper case, with `nullable` beside it.
     types: Literal["json", "capitals"] = "json"
     #: Whether values of `enum` must be strings.
     enum_of_strings: bool = False
-    #: Whether every object must say that it has no other members.
+    #: Whether every object must have `additionalProperties: false`.
     closed_objects: bool = False
 
 
 def narrow_schema(
     schema: JsonSchema, narrowing: Narrowing, path: str, losses: Losses, budget: SchemaBudget | None = None
 ) -> JsonSchema:
-    """`schema` in what the server knows; `path` is where it stands in the request. Beyond the bounds of `budget`, which is that of
-    the request's tools or else its own, it is refused."""
+    """Narrow the schema at `path` of the request. A schema beyond the limits of `budget` is refused; the budget is that
+    of the request's tools, or a new one.
+    """
     counter = (budget or SchemaBudget()).counter(path)
     encoded = msgspec.json.encode(schema)
     counter.check_size(len(encoded))
@@ -60,74 +62,82 @@ class _Narrower:
         self._narrowing = narrowing
         self._losses = losses
         self._inlines = inlines
-        self._inlined = 0
-        self._inside: set[str] = set()  # the references that are being written out
+        self._inlined_count = 0
+        self._open_references: set[str] = set()  # the references that are being written out
         self._targets: dict[str, JsonSchema | None] = {}  # of references that were resolved before
 
     def schema(self, schema: Any, path: str) -> JsonSchema:
-        """One schema, which stands at `path`."""
+        """Narrow the schema at `path`."""
         if not isinstance(schema, dict):
             if schema is not True:  # which allows anything, as an empty schema does
-                self._lose(path, "a schema that allows nothing", "the server does not support it")
+                self._report_loss(path, "a schema that allows nothing", "the server does not support it")
             schema = {}
         self._counter.enter(schema)
-        narrowed = self._referred(schema, path) if "$ref" in schema and self._inlines else self._narrowed(schema, path)
+        narrowed = (
+            self._inline_reference(schema, path)
+            if "$ref" in schema and self._inlines
+            else self._narrow_keywords(schema, path)
+        )
         self._counter.leave()
         return narrowed
 
-    def _narrowed(self, schema: JsonSchema, path: str) -> JsonSchema:
+    def _narrow_keywords(self, schema: JsonSchema, path: str) -> JsonSchema:
         counter, supported = self._counter, self._narrowing.keywords
         nodes, size = counter.nodes, counter.size
         if not REWRITTEN_KEYWORDS.isdisjoint(schema):
             schema = self._rewrite_keywords(schema, path)
         narrowed: JsonSchema = {}
-        written = 0  # bytes of values that are no schemas
+        value_size = 0  # bytes of values that are no schemas
         for keyword, value in schema.items():
-            holds = HOLDS.get(keyword)
-            if holds == "definitions" and self._inlines:
-                continue  # what refers to them holds them now
+            content = CONTENT_OF_KEYWORD.get(keyword)
+            if content == "definitions" and self._inlines:
+                continue  # every reference is replaced by its target
             if supported is not None and keyword not in supported:
-                if keyword not in SAYS_NOTHING:
-                    self._lose(
-                        _step(path, f".{keyword}"),
+                if keyword not in ANNOTATION_KEYWORDS:
+                    self._report_loss(
+                        _append_step(path, f".{keyword}"),
                         f"the schema keyword {keyword[:80]!r}",
                         "the server does not support it",
                     )
-            elif (holds == "schemas by name" or holds == "definitions") and isinstance(value, dict):
+            elif (content == "schemas by name" or content == "definitions") and isinstance(value, dict):
                 counter.add_names(value)
-                place = _step(path, f".{keyword}.")
-                narrowed[keyword] = {name: self.schema(one, _step(place, name)) for name, one in value.items()}
-            elif holds == "schemas" and isinstance(value, list):
-                place = _step(path, f".{keyword}")
-                narrowed[keyword] = [self.schema(one, _step(place, f"[{index}]")) for index, one in enumerate(value)]
-            elif holds == "schema" and not isinstance(value, bool):
-                narrowed[keyword] = self.schema(value, _step(path, f".{keyword}"))
+                target_path = _append_step(path, f".{keyword}.")
+                narrowed[keyword] = {
+                    name: self.schema(member, _append_step(target_path, name)) for name, member in value.items()
+                }
+            elif content == "schemas" and isinstance(value, list):
+                target_path = _append_step(path, f".{keyword}")
+                narrowed[keyword] = [
+                    self.schema(member, _append_step(target_path, f"[{index}]")) for index, member in enumerate(value)
+                ]
+            elif content == "schema" and not isinstance(value, bool):
+                narrowed[keyword] = self.schema(value, _append_step(path, f".{keyword}"))
             else:
-                written += len(value) if type(value) is str else len(msgspec.json.encode(value))
-                if holds != "choice" or self._may_stand(keyword, value, path):
+                value_size += len(value) if type(value) is str else len(msgspec.json.encode(value))
+                if content != "choice" or self._is_supported_value(keyword, value, path):
                     narrowed[keyword] = value
-        counter.add_size(written)
+        counter.add_size(value_size)
         if self._narrowing.types == "capitals":
-            narrowed = self._typed(narrowed, path, nodes, size)
-        return self._closed(narrowed, path) if self._narrowing.closed_objects else narrowed
+            narrowed = self._with_upper_case_type(narrowed, path, nodes, size)
+        return self._close_object(narrowed, path) if self._narrowing.closed_objects else narrowed
 
-    def _referred(self, schema: JsonSchema, path: str) -> JsonSchema:
-        """What a reference refers to, in its place; what stands beside the reference counts too."""
+    def _inline_reference(self, schema: JsonSchema, path: str) -> JsonSchema:
+        """Replace a reference by its target. Keywords beside the reference are kept."""
         reference = schema["$ref"] if isinstance(schema["$ref"], str) else "a value that is not a string"
         target = self._target(reference)
-        self._inlined += 1
-        if reference in self._inside or self._inlined > MOST_INLINED:
-            self._lose(
+        self._inlined_count += 1
+        if reference in self._open_references or self._inlined_count > MAX_INLINED:
+            self._report_loss(
                 path, f"the schema at {reference[:80]!r}", "the server has no references, and the schema is recursive"
             )
             return self.schema({"type": "object"}, path)
         if target is None:
-            self._lose(path, f"the reference {reference[:80]!r}", "its target does not exist")
+            self._report_loss(path, f"the reference {reference[:80]!r}", "its target does not exist")
             target = {}
-        beside = {keyword: value for keyword, value in schema.items() if keyword != "$ref"}
-        self._inside.add(reference)
-        narrowed = self.schema({**target, **beside}, path)
-        self._inside.remove(reference)
+        sibling_keywords = {keyword: value for keyword, value in schema.items() if keyword != "$ref"}
+        self._open_references.add(reference)
+        narrowed = self.schema({**target, **sibling_keywords}, path)
+        self._open_references.remove(reference)
         return narrowed
 
     def _target(self, reference: str) -> JsonSchema | None:
@@ -137,113 +147,136 @@ class _Narrower:
         return self._targets[reference]
 
     def _rewrite_keywords(self, schema: JsonSchema, path: str) -> JsonSchema:
-        """Keywords that the server does not know, by others that mean the same."""
-        if "const" in schema and not self._knows("const"):
+        """Replace keywords that the server does not support by equivalent ones."""
+        if "const" in schema and not self._supports("const"):
             schema = _const_as_enum(schema)
-        if "allOf" in schema and not self._knows("allOf"):
-            schema = _all_in_one(schema, self._counter)
-        if "oneOf" in schema and not self._knows("oneOf") and "anyOf" not in schema:
-            self._lose(_step(path, ".oneOf"), "the limit to exactly one matching schema", "it is sent as anyOf")
+        if "allOf" in schema and not self._supports("allOf"):
+            schema = _merge_all_of(schema, self._counter)
+        if "oneOf" in schema and not self._supports("oneOf") and "anyOf" not in schema:
+            self._report_loss(
+                _append_step(path, ".oneOf"), "the limit to exactly one matching schema", "it is sent as anyOf"
+            )
             schema = {("anyOf" if keyword == "oneOf" else keyword): value for keyword, value in schema.items()}
         return schema
 
-    def _lose(self, path: str, what: str, why: str) -> None:
+    def _report_loss(self, path: str, what: str, why: str) -> None:
         self._counter.add_nodes(1)
         self._losses.add(path, what, why)
 
-    def _knows(self, keyword: str) -> bool:
+    def _supports(self, keyword: str) -> bool:
         return self._narrowing.keywords is None or keyword in self._narrowing.keywords
 
-    def _may_stand(self, keyword: str, value: Any, path: str) -> bool:
+    def _is_supported_value(self, keyword: str, value: Any, path: str) -> bool:
         if (
             keyword == "format"
             and self._narrowing.formats is not None
             and not (isinstance(value, str) and value in self._narrowing.formats)
         ):
-            self._lose(_step(path, ".format"), f"the format {str(value)[:50]!r}", "the server does not support it")
+            self._report_loss(
+                _append_step(path, ".format"), f"the format {str(value)[:50]!r}", "the server does not support it"
+            )
             return False
         if keyword == "enum" and self._narrowing.enum_of_strings and not _is_list_of_strings(value):
-            self._lose(_step(path, ".enum"), "the list of allowed values", "the server accepts only strings in it")
+            self._report_loss(
+                _append_step(path, ".enum"), "the list of allowed values", "the server accepts only strings in it"
+            )
             return False
         return True
 
-    def _typed(self, schema: JsonSchema, path: str, nodes: int, size: int) -> JsonSchema:
-        """The type as the server spells it, and what such a server wants said with it. `nodes` and `size` were spent before."""
-        types = schema.pop("type") if "type" in schema else _implied(schema)
+    def _with_upper_case_type(self, schema: JsonSchema, path: str, nodes: int, size: int) -> JsonSchema:
+        """Write the type in upper case. `nodes` and `size` are the counts before this schema."""
+        types = schema.pop("type") if "type" in schema else _implied_type(schema)
         if isinstance(types, str) and types:
-            return self._whole({"type": types.upper(), **schema}, path)
-        given = [one for one in (types if isinstance(types, list) else [types]) if one]
-        if "null" in given and len(given) > 1:
+            return self._with_consistent_keywords({"type": types.upper(), **schema}, path)
+        type_names = [member for member in (types if isinstance(types, list) else [types]) if member]
+        if "null" in type_names and len(type_names) > 1:
             schema["nullable"] = True
-            given.remove("null")
-        words = [str(one).upper() for one in given]
-        if len(words) > 1:  # each type gets a schema of its own, with all that is inside
-            self._counter.add_copies(nodes, size, len(words) - 1)
-            beside = {keyword: value for keyword, value in schema.items() if keyword in OF_ANY_TYPE}
-            return {**beside, "anyOf": [self._whole(_of_type(word, schema), path) for word in words]}
-        if not words and "anyOf" not in schema:
-            self._lose(path, "a schema that allows any value", "the server requires a type; string is sent")
-            words = ["STRING"]
-        return self._whole({"type": words[0], **schema} if words else schema, path)
+            type_names.remove("null")
+        upper_case_types = [str(member).upper() for member in type_names]
+        if len(upper_case_types) > 1:  # each type gets a schema of its own, with a copy of its content
+            self._counter.add_copies(nodes, size, len(upper_case_types) - 1)
+            sibling_keywords = {keyword: value for keyword, value in schema.items() if keyword in KEYWORDS_OF_ANY_TYPE}
+            return {
+                **sibling_keywords,
+                "anyOf": [
+                    self._with_consistent_keywords(_schema_of_type(upper_case_type, schema), path)
+                    for upper_case_type in upper_case_types
+                ],
+            }
+        if not upper_case_types and "anyOf" not in schema:
+            self._report_loss(path, "a schema that allows any value", "the server requires a type; string is sent")
+            upper_case_types = ["STRING"]
+        return self._with_consistent_keywords(
+            {"type": upper_case_types[0], **schema} if upper_case_types else schema, path
+        )
 
-    def _whole(self, schema: JsonSchema, path: str) -> JsonSchema:
-        """Lists must say what they hold, only members that are there can be required, and nothing is said that has no meaning."""
-        word = schema.get("type")
-        others = OF_OTHER_TYPES.get(word or "", KEYWORDS_OF.keys())
+    def _with_consistent_keywords(self, schema: JsonSchema, path: str) -> JsonSchema:
+        """Remove keywords of other types and required properties that are not defined; give every array `items`."""
+        upper_case_type = schema.get("type")
+        others = KEYWORDS_OF_OTHER_TYPES.get(upper_case_type or "", TYPE_OF_KEYWORD.keys())
         for keyword in [] if others.isdisjoint(schema) else [keyword for keyword in schema if keyword in others]:
-            if keyword == "enum" or word is None:  # others mean nothing to any reader
-                self._lose(
-                    _step(path, f".{keyword}"),
+            if keyword == "enum" or upper_case_type is None:  # others mean nothing to any reader
+                self._report_loss(
+                    _append_step(path, f".{keyword}"),
                     f"the schema keyword {keyword!r}",
                     "the server does not accept it with this type",
                 )
             schema = {name: value for name, value in schema.items() if name != keyword}
-        if word == "ARRAY" and "items" not in schema:
-            self._lose(path, "an array that may have any items", "the server requires a type; string is sent")
+        if upper_case_type == "ARRAY" and "items" not in schema:
+            self._report_loss(path, "an array that may have any items", "the server requires a type; string is sent")
             schema = {**schema, "items": {"type": "STRING"}}
         required = schema.get("required")
         if required is None:
             return schema
-        names, members = required if _is_list_of_strings(required) else [], schema.get("properties")
-        existing = [name for name in names if name in members] if isinstance(members, dict) else []
+        required_names, properties_of_object = (
+            required if _is_list_of_strings(required) else [],
+            schema.get("properties"),
+        )
+        existing = (
+            [name for name in required_names if name in properties_of_object]
+            if isinstance(properties_of_object, dict)
+            else []
+        )
         if existing != required:
-            place = _step(path, ".required")
-            self._lose(place, "required properties that are not defined", "the server refuses them")
+            target_path = _append_step(path, ".required")
+            self._report_loss(target_path, "required properties that are not defined", "the server refuses them")
             schema = {**schema, "required": existing}
         return schema
 
-    def _closed(self, schema: JsonSchema, path: str) -> JsonSchema:
-        if (schema["type"] if "type" in schema else _implied(schema)) != "object":
+    def _close_object(self, schema: JsonSchema, path: str) -> JsonSchema:
+        if (schema["type"] if "type" in schema else _implied_type(schema)) != "object":
             return schema
         if schema.get("additionalProperties", False) is not False:
-            self._lose(
-                _step(path, ".additionalProperties"),
+            self._report_loss(
+                _append_step(path, ".additionalProperties"),
                 "additional properties of an object",
                 "the server does not allow them",
             )
         return {**schema, "additionalProperties": False}
 
 
-def _step(path: str, step: str) -> str:
-    """One step further, unless the path is too long to be read: schemas below one another may have names of any length."""
+def _append_step(path: str, step: str) -> str:
+    """Append a step to a path, unless the path is already too long to be shown."""
     return path + step if len(path) < MAX_TEXT_LENGTH else path
 
 
 def _resolve_reference(root: JsonSchema, reference: str) -> JsonSchema | None:
-    """What stands at the place that a reference such as `#/$defs/a` names."""
+    """The schema that a reference such as `#/$defs/a` names; None if there is none."""
     if not reference.startswith("#"):
         return None
-    place: Any = root
+    target: Any = root
     for step in reference.removeprefix("#").split("/")[1:]:
-        if not isinstance(place, dict):
+        if not isinstance(target, dict):
             return None
-        place = place.get(step.replace("~1", "/").replace("~0", "~"))
-    return place if isinstance(place, dict) else None
+        target = target.get(step.replace("~1", "/").replace("~0", "~"))
+    return target if isinstance(target, dict) else None
 
 
 def _has_plain_references(encoded: bytes) -> bool:
-    """Whether every reference of a schema stands alone and leads into `$defs`. Looks at its JSON, which has no white space, because
-    a large list of values would have to be walked."""
+    """Whether every reference of a schema has no sibling keywords and a target in `$defs`.
+
+    It searches the JSON, because walking a large list of values takes longer.
+    """
     references = encoded.count(b'{"$ref":') + encoded.count(b',"$ref":')
     return not references or len(PLAIN_REFERENCE.findall(encoded)) == references
 
@@ -252,18 +285,22 @@ def _is_list_of_strings(value: Any) -> bool:
     return isinstance(value, list) and set(map(type, value)) <= {str}
 
 
-def _of_type(word: str, schema: JsonSchema) -> JsonSchema:
-    """What a schema of several types says of one of them."""
-    own = {keyword: value for keyword, value in schema.items() if keyword not in OF_ANY_TYPE}
+def _schema_of_type(upper_case_type: str, schema: JsonSchema) -> JsonSchema:
+    """The keywords of a schema with several types that concern one of them."""
+    own_keywords = {keyword: value for keyword, value in schema.items() if keyword not in KEYWORDS_OF_ANY_TYPE}
     return {
-        "type": word,
-        **{keyword: value for keyword, value in own.items() if KEYWORDS_OF.get(keyword, word) == word},
+        "type": upper_case_type,
+        **{
+            keyword: value
+            for keyword, value in own_keywords.items()
+            if TYPE_OF_KEYWORD.get(keyword, upper_case_type) == upper_case_type
+        },
     }
 
 
-def _implied(schema: JsonSchema) -> str | None:
-    """The type of a schema that does not say it."""
-    return next((kind for keyword, kind in IMPLIES.items() if keyword in schema), None)
+def _implied_type(schema: JsonSchema) -> str | None:
+    """The type that the keywords of a schema without a type imply."""
+    return next((kind for keyword, kind in TYPE_IMPLIED_BY.items() if keyword in schema), None)
 
 
 def _const_as_enum(schema: JsonSchema) -> JsonSchema:
@@ -273,20 +310,20 @@ def _const_as_enum(schema: JsonSchema) -> JsonSchema:
     }
 
 
-def _all_in_one(schema: JsonSchema, counter: SchemaCounter) -> JsonSchema:
-    """Schemas that must all hold, as one that says all they say; members of objects are put together."""
+def _merge_all_of(schema: JsonSchema, counter: SchemaCounter) -> JsonSchema:
+    """Merge the schemas of `allOf` into one. The properties of objects are joined."""
     parts = schema["allOf"]
     if not isinstance(parts, list):
         return schema
     counter.add_members(parts)
     if not all(isinstance(part, dict) and "$ref" not in part for part in parts):
         return schema
-    own: JsonSchema = {keyword: value for keyword, value in schema.items() if keyword != "allOf"}
+    own_keywords: JsonSchema = {keyword: value for keyword, value in schema.items() if keyword != "allOf"}
     whole: JsonSchema = {}
     properties: dict[str, Any] = {}
     required: dict[str, None] = {}  # in their order, each once
-    for part in (own, *parts):
-        counter.add_nodes(1)  # parts that say the same are work too, though nothing is left of them
+    for part in (own_keywords, *parts):
+        counter.add_nodes(1)  # equal parts are counted too, because merging them takes time
         counter.add_members(part)
         for keyword, value in part.items():
             whole.setdefault(keyword, value)
@@ -296,17 +333,17 @@ def _all_in_one(schema: JsonSchema, counter: SchemaCounter) -> JsonSchema:
             elif keyword == "required" and isinstance(value, list):
                 counter.add_members(value)
                 required.update((name, None) for name in value if isinstance(name, str))
-    together = {"properties": properties, "required": list(required)}
-    return {**whole, **{keyword: value for keyword, value in together.items() if value}}
+    merged = {"properties": properties, "required": list(required)}
+    return {**whole, **{keyword: value for keyword, value in merged.items() if value}}
 
 
-#: References that are written out before a schema counts as one without end.
-MOST_INLINED: Final = 500
+#: The number of replaced references after which a schema counts as recursive.
+MAX_INLINED: Final = 500
 PLAIN_REFERENCE: Final = re.compile(rb'\{"\$ref":"#/\$defs/[^"\\]*+(?:\\.[^"\\]*+)*+"\}')
-OF_ANY_TYPE: Final = frozenset({"description", "title", "nullable"})
+KEYWORDS_OF_ANY_TYPE: Final = frozenset({"description", "title", "nullable"})
 REWRITTEN_KEYWORDS: Final = frozenset({"const", "allOf", "oneOf"})
-#: What keywords hold, where it is more than a value. A choice is one among values of which a server may know only some.
-HOLDS: Final = {
+#: The content of keywords that is more than a value. For a choice, servers may support only some values.
+CONTENT_OF_KEYWORD: Final = {
     **dict.fromkeys(("$defs", "definitions"), "definitions"),
     **dict.fromkeys(("properties", "patternProperties", "dependentSchemas"), "schemas by name"),
     **dict.fromkeys(("anyOf", "oneOf", "allOf", "prefixItems"), "schemas"),
@@ -315,11 +352,11 @@ HOLDS: Final = {
     ),
     **dict.fromkeys(("format", "enum"), "choice"),
 }
-#: Keywords whose leaving out changes nothing that a model could obey.
-SAYS_NOTHING: Final = frozenset({"$schema", "$id", "$comment", "$anchor"})
-IMPLIES: Final = {"properties": "object", "items": "array", "enum": "string"}
-#: Keywords that mean something to one type only.
-KEYWORDS_OF: Final = {
+#: Keywords that constrain no value. Leaving them out is no loss.
+ANNOTATION_KEYWORDS: Final = frozenset({"$schema", "$id", "$comment", "$anchor"})
+TYPE_IMPLIED_BY: Final = {"properties": "object", "items": "array", "enum": "string"}
+#: Keywords that apply to one type only.
+TYPE_OF_KEYWORD: Final = {
     "properties": "OBJECT",
     "required": "OBJECT",
     "items": "ARRAY",
@@ -330,8 +367,8 @@ KEYWORDS_OF: Final = {
     "minLength": "STRING",
     "maxLength": "STRING",
 }
-#: For each type, those that mean nothing to it.
-OF_OTHER_TYPES: Final = {
-    word: frozenset(keyword for keyword, other in KEYWORDS_OF.items() if other != word)
-    for word in set(KEYWORDS_OF.values())
+#: For each type, the keywords that apply to another type only.
+KEYWORDS_OF_OTHER_TYPES: Final = {
+    upper_case_type: frozenset(keyword for keyword, other in TYPE_OF_KEYWORD.items() if other != upper_case_type)
+    for upper_case_type in set(TYPE_OF_KEYWORD.values())
 }

@@ -41,27 +41,27 @@ class ToolsByName(Generic[Translated]):
         self.by_name[name], self._paths[name] = tool, path
 
 
-def tools_with_paths(request: Request, losses: Losses, no_groups: str) -> Iterator[PlacedTool]:
-    """All tools, also those of `additional_tools` items. `no_groups` is the reason why namespace descriptions are
+def tools_with_paths(request: Request, losses: Losses, loss_reason: str) -> Iterator[PlacedTool]:
+    """All tools, also those of `additional_tools` items. `loss_reason` is the reason why namespace descriptions are
     lost."""
-    yield from flatten_tools(request.tools or (), "tools", losses, no_groups)
+    yield from flatten_tools(request.tools or (), "tools", losses, loss_reason)
     for index, item in enumerate(input_items(request)):
         if type(item) is AdditionalTools:
-            yield from flatten_tools(item.tools, f"input[{index}].tools", losses, no_groups)
+            yield from flatten_tools(item.tools, f"input[{index}].tools", losses, loss_reason)
 
 
-def flatten_tools(tools: Collection[ToolParam], path: str, losses: Losses, no_groups: str) -> Iterator[PlacedTool]:
+def flatten_tools(tools: Collection[ToolParam], path: str, losses: Losses, loss_reason: str) -> Iterator[PlacedTool]:
     """The tools of the list at `path`."""
     for index, tool in enumerate(tools):
-        place = f"{path}[{index}]"
+        tool_path = f"{path}[{index}]"
         if type(tool) is not NamespaceTool:
-            yield place, tool, None
+            yield tool_path, tool, None
             continue
-        report_unknown_fields(tool, place, losses)
+        report_unknown_fields(tool, tool_path, losses)
         if tool.description:
-            losses.add(f"{place}.description", f"the description of the namespace {tool.name!r}", no_groups)
-        for of, member in enumerate(tool.tools):
-            yield f"{place}.tools[{of}]", member, tool.name
+            losses.add(f"{tool_path}.description", f"the description of the namespace {tool.name!r}", loss_reason)
+        for member_index, member in enumerate(tool.tools):
+            yield f"{tool_path}.tools[{member_index}]", member, tool.name
 
 
 def translate_tools_once(

@@ -49,21 +49,21 @@ def replace_with_placeholder(part: ContentParam, path: str, why: str, losses: Lo
     return note
 
 
-def text_or_placeholder(part: ContentParam, path: str, no_place: str, losses: Losses) -> str:
-    """The text of a part, or its placeholder; `no_place` is the reason why other parts are lost."""
+def text_or_placeholder(part: ContentParam, path: str, loss_reason: str, losses: Losses) -> str:
+    """The text of a part, or its placeholder; `loss_reason` is the reason why other parts are lost."""
     match part:
         case OutputTextParam():
             if part.annotations:
-                losses.add(f"{path}.annotations", "citations", no_place)
+                losses.add(f"{path}.annotations", "citations", loss_reason)
             if part.logprobs:
-                losses.add(f"{path}.logprobs", "log probabilities", no_place)
+                losses.add(f"{path}.logprobs", "log probabilities", loss_reason)
             text = part.text
         case InputText() | Text() | SummaryText() | ReasoningText():
             text = part.text
         case Refusal():
             text = part.refusal
         case _:
-            return replace_with_placeholder(part, path, no_place, losses)
+            return replace_with_placeholder(part, path, loss_reason, losses)
     report_unknown_fields(part, path, losses)
     return text
 

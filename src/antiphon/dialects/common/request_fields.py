@@ -27,7 +27,7 @@ class SupportedFields:
         self._losses = losses
 
     def __call__(self, name: str, value: T | None | UnsetType, path: str = "") -> T | UnsetType:
-        """The value of the field that the server calls `name`. `path` is its place in the hub's request, if it differs."""
+        """The value of the field that the server calls `name`. `path` is its path in the hub, if it differs."""
         if value is None or value is UNSET:
             return UNSET
         if name not in self._names:

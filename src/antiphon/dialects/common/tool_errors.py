@@ -24,7 +24,7 @@ def is_failed(output: OutputT) -> bool:
 
 def without_error_mark(output: OutputT) -> OutputT:
     """The output without the mark. A value that is not a boolean or null is not a mark, and is kept."""
-    if not output.extra or bytes(output.extra.get(IS_ERROR, b"")) not in MARKS:
+    if not output.extra or bytes(output.extra.get(IS_ERROR, b"")) not in MARK_VALUES:
         return output
     return replace(output, extra={name: raw for name, raw in output.extra.items() if name != IS_ERROR} or UNSET)
 
@@ -35,7 +35,8 @@ def mark_failure_in_text(output: OutputT) -> OutputT:
         return without_error_mark(output)
     content = output.output
     return replace(
-        without_error_mark(output), output=tool_error_text(content) if isinstance(content, str) else _marked(content)
+        without_error_mark(output),
+        output=tool_error_text(content) if isinstance(content, str) else _mark_first_text(content),
     )
 
 
@@ -44,7 +45,7 @@ def tool_error_text(text: str) -> str:
     return f"{TOOL_ERROR_PREFIX}{text}" if text else TOOL_ERROR_PREFIX.rstrip()
 
 
-def _marked(parts: list[ToolOutputContentParam]) -> list[ToolOutputContentParam]:
+def _mark_first_text(parts: list[ToolOutputContentParam]) -> list[ToolOutputContentParam]:
     for index, part in enumerate(parts):
         if isinstance(part, InputText):
             return [*parts[:index], replace(part, text=tool_error_text(part.text)), *parts[index + 1 :]]
@@ -56,4 +57,4 @@ TOOL_ERROR_PREFIX: Final = "[tool error] "
 IS_ERROR: Final = "is_error"
 #: The member of an output whose tool failed.
 ERROR_MARK: Final = {IS_ERROR: Raw(b"true")}
-MARKS: Final = (b"true", b"false", b"null")
+MARK_VALUES: Final = (b"true", b"false", b"null")

@@ -55,8 +55,8 @@ class ToolNames:
     """The map between tools of the hub and flat function names, in both directions."""
 
     def __init__(self) -> None:
-        self._sent: dict[_Key, str] = {}
-        self._keys: dict[str, _Key] = {}
+        self._wire_names: dict[_Key, str] = {}
+        self._key_of_name: dict[str, _Key] = {}
 
     @classmethod
     def for_request(cls, request: Request) -> ToolNames:
@@ -72,33 +72,33 @@ class ToolNames:
         illegal_or_taken: list[_Key] = []
         for key in [key for tool in tools for key in _keys_of(tool)]:
             _, name, namespace = key
-            if namespace is None and LEGAL_NAME.fullmatch(name) and names._keys.setdefault(name, key) == key:
-                names._sent[key] = name
+            if namespace is None and LEGAL_NAME.fullmatch(name) and names._key_of_name.setdefault(name, key) == key:
+                names._wire_names[key] = name
             else:
                 illegal_or_taken.append(key)
         for key in illegal_or_taken:  # last, so that tools with legal names keep them
-            names._add(key)
+            names._add_flat_name(key)
         return names
 
     def wire_name(self, ref: ToolRef | _Key) -> str:
         """The name sent for a tool. A tool that is not offered (of an old call) keeps its own name, made legal."""
-        return self._sent.get(ref) or _flat(ref)
+        return self._wire_names.get(ref) or _flat_name(ref)
 
     @property
     def wire_names(self) -> Collection[str]:
         """All names sent for offered tools."""
-        return self._keys.keys()
+        return self._key_of_name.keys()
 
     def original_tool(self, sent_name: str) -> ToolRef:
         """The tool for a name in an answer. A name that was not offered is a function of that name."""
-        key = self._keys.get(sent_name)
+        key = self._key_of_name.get(sent_name)
         return ToolRef(*key) if key else ToolRef("function", sent_name)
 
-    def _add(self, key: _Key) -> None:
-        name, mark = _flat(key), repr(key)
-        while self._keys.setdefault(name, key) != key:  # two tools, one flat name
-            name, mark = _shortened(name, mark), mark + "'"
-        self._sent[key] = name
+    def _add_flat_name(self, key: _Key) -> None:
+        name, mark = _flat_name(key), repr(key)
+        while self._key_of_name.setdefault(name, key) != key:  # two tools, one flat name
+            name, mark = _shorten_name(name, mark), mark + "'"
+        self._wire_names[key] = name
 
 
 def has_additional_tools(request: Request) -> bool:
@@ -128,12 +128,16 @@ def _keys_of(tool: ToolParam) -> list[_Key]:
             return []
 
 
-def _flat(key: _Key) -> str:
+def _flat_name(key: _Key) -> str:
     _, name, namespace = key
-    whole = f"{namespace}{NAMESPACE_SEPARATOR}{name}" if namespace else name
-    return whole if LEGAL_NAME.fullmatch(whole) else _shortened(ILLEGAL_CHARACTERS.sub("_", whole), whole)
+    full_name = f"{namespace}{NAMESPACE_SEPARATOR}{name}" if namespace else name
+    return (
+        full_name
+        if LEGAL_NAME.fullmatch(full_name)
+        else _shorten_name(ILLEGAL_CHARACTERS.sub("_", full_name), full_name)
+    )
 
 
-def _shortened(name: str, whole: str) -> str:
-    mark = hashlib.sha256(whole.encode()).hexdigest()[:8]
+def _shorten_name(name: str, full_name: str) -> str:
+    mark = hashlib.sha256(full_name.encode()).hexdigest()[:8]
     return f"{name[: MAX_NAME_LENGTH - 9]}_{mark}"

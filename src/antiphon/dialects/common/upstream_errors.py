@@ -15,7 +15,7 @@ from typing import Final
 from antiphon.errors import ApiError, ClientFault, ErrorType, UpstreamFault
 from antiphon.redaction import MAX_SEARCHED_LENGTH, sanitize_text, truncate_text
 
-MAX_WAIT: Final = 86_400.0
+MAX_RETRY_SECONDS: Final = 86_400.0
 
 
 def upstream_error(
@@ -28,24 +28,26 @@ def upstream_error(
     message = truncate_text(message or "")
     text = sanitize_text(message)
     param = sanitize_text(param) if param else param
-    wait = retry_after(headers)
+    retry_seconds = retry_after(headers)
     if _is_overflow(status, code, message):
         description = text or "the input is longer than the context of the model"
         return ClientFault(description, code="context_length_exceeded", param=param or "input")
-    if status in (400, 422, 500) and UNSEEN.search(message):  # some servers report it as a server error
+    if status in (400, 422, 500) and UNSUPPORTED_MEDIA.search(message):  # some servers report it as a server error
         return ClientFault(text, code="unsupported_parameter", param=param or "input")
     match status:
         case _ if status >= 500 and code in GATEWAY_CODES:
             # The upstream is a gateway too: its error about its own upstream is passed on.
             kind: ErrorType = "model_error" if code == "tool_not_allowed" else "server_error"
             description = text or f"the upstream failed with status {status}"
-            return UpstreamFault(description, type=kind, code=code, status=GATEWAY_CODES[code], retry_after=wait)
+            return UpstreamFault(
+                description, type=kind, code=code, status=GATEWAY_CODES[code], retry_after=retry_seconds
+            )
         case 401 | 402 | 403:
             # ERR-4: the gateway's key or account is refused, not the client's. The upstream's message is not passed on.
             return UpstreamFault("the upstream refused the gateway's credentials", code="upstream_auth_failed")
         case 400 | 422:
             description = text or f"the upstream refused the request with status {status}"
-            return ClientFault(description, code=_own_code(code) or "invalid_value", param=param)
+            return ClientFault(description, code=_specific_code(code) or "invalid_value", param=param)
         case 404:
             not_found_code = "model_not_found" if code == "model_not_found" or NAMES_MODEL.search(text) else "not_found"
             return ClientFault(
@@ -58,16 +60,18 @@ def upstream_error(
         case 429:
             description = text or "the upstream's rate limit is reached"
             return UpstreamFault(
-                description, type="too_many_requests", code="rate_limit_exceeded", status=429, retry_after=wait
+                description, type="too_many_requests", code="rate_limit_exceeded", status=429, retry_after=retry_seconds
             )
         case 408 | 504:
             return UpstreamFault(
-                text or "the upstream timed out", code="upstream_timeout", status=504, retry_after=wait
+                text or "the upstream timed out", code="upstream_timeout", status=504, retry_after=retry_seconds
             )
         case 503 | 529:
-            return UpstreamFault(text or "the upstream is overloaded", code="overloaded", status=503, retry_after=wait)
+            return UpstreamFault(
+                text or "the upstream is overloaded", code="overloaded", status=503, retry_after=retry_seconds
+            )
         case _:
-            return UpstreamFault(text or f"the upstream failed with status {status}", retry_after=wait)
+            return UpstreamFault(text or f"the upstream failed with status {status}", retry_after=retry_seconds)
 
 
 def status_from_codes(*words: str | None) -> int:
@@ -82,15 +86,15 @@ def status_from_codes(*words: str | None) -> int:
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """The seconds to wait, from any form of the header; None if there is no valid one."""
-    wait = _number(headers.get("retry-after-ms"))
-    if wait is not None:
-        wait /= 1000
+    retry_seconds = _number(headers.get("retry-after-ms"))
+    if retry_seconds is not None:
+        retry_seconds /= 1000
     else:
         value = headers.get("retry-after")
-        wait = _number(value)
-        if wait is None:
-            wait = _seconds_between(headers.get("date"), value)
-    return None if wait is None else min(max(wait, 0.0), MAX_WAIT)
+        retry_seconds = _number(value)
+        if retry_seconds is None:
+            retry_seconds = _seconds_between(headers.get("date"), value)
+    return None if retry_seconds is None else min(max(retry_seconds, 0.0), MAX_RETRY_SECONDS)
 
 
 def error_text(body: bytes) -> str | None:
@@ -106,7 +110,7 @@ def _is_overflow(status: int, code: str | None, message: str) -> bool:
     return code in OVERFLOW_CODES or (status in (400, 413, 422, 500) and OVERFLOW.search(message) is not None)
 
 
-def _own_code(code: str | None) -> str | None:
+def _specific_code(code: str | None) -> str | None:
     """The upstream's code if it is more specific than the status."""
     return None if code is None or code.isdecimal() or code in GENERIC_CODES else sanitize_text(code)
 
@@ -140,7 +144,7 @@ OVERFLOW: Final = re.compile(
     r"(?i)maximum context length|context (?:length|size|window)|prompt is too long|input is too long"
     r"|(?:input|prompt) (?:token count|length|tokens?)\b.{0,40}\bexceed|too many tokens in"
 )
-UNSEEN: Final = re.compile(r"(?i)\b(?:image|audio|video|file)s? inputs? (?:is|are) not supported")
+UNSUPPORTED_MEDIA: Final = re.compile(r"(?i)\b(?:image|audio|video|file)s? inputs? (?:is|are) not supported")
 GATEWAY_CODES: Final[dict[str | None, int]] = {
     "upstream_unavailable": 502,
     "upstream_invalid_response": 502,

@@ -47,9 +47,9 @@ class AnswerToHub:
         self._names = names
         self._new_id = new_id
         self._maker = maker
-        self._items = 0
-        self._message: int | None = None
-        self._reasoning: int | None = None
+        self._item_count = 0
+        self._message_key: int | None = None
+        self._reasoning_key: int | None = None
         self._thoughts = TextPieces()
         self._text_signature = ""  # of the open message, which may still receive citations
         self._sendable_calls = SendableCalls("functionCall", losses, new_id)
@@ -63,12 +63,12 @@ class AnswerToHub:
 
     def add_candidate(self, candidate: CandidateIn) -> None:
         """Add a piece of the answer."""
-        tokens = _tokens(candidate.logprobs_result) if candidate.logprobs_result is not None else None
+        tokens = _tokens_to_hub(candidate.logprobs_result) if candidate.logprobs_result is not None else None
         for part in (candidate.content and candidate.content.parts) or ():
             if not part.thought and (part.text or (part.text is not None and tokens)):
-                self._text(part.text, tokens)
+                self._add_text(part.text, tokens)
                 tokens = None
-            self._part(part)
+            self._add_part(part)
         if tokens:
             self._losses.add(
                 "logprobsResult", "the log probabilities of tokens outside the text", "Open Responses has no equivalent"
@@ -91,47 +91,47 @@ class AnswerToHub:
 
     # Parts
 
-    def _part(self, part: AnswerPartIn) -> None:
+    def _add_part(self, part: AnswerPartIn) -> None:
         """Write everything of a part except its text."""
         signature = part.thought_signature or ""
         if part.function_call is not None:
-            self._call(part.function_call, signature)
+            self._add_call(part.function_call, signature)
         elif part.thought:
-            self._thought(part.text or "", signature)
-        elif own := next((name for name in OWN_PARTS if getattr(part, name) is not None), None):
-            self._native_part(OWN_PARTS[own], getattr(part, own), signature)
+            self._add_thought(part.text or "", signature)
+        elif native_member := next((name for name in NATIVE_PARTS if getattr(part, name) is not None), None):
+            self._add_native_part(NATIVE_PARTS[native_member], getattr(part, native_member), signature)
         elif signature:
             if self._text_signature:
                 self._end_message()
             self._text_signature = signature
-            self._update_open_text()
+            self._update_open_text_key()
         elif part.text is None:
             self._losses.add("content.parts", "a part of an unknown kind", "Open Responses has no equivalent")
 
-    def _text(self, text: str, tokens: list[LogProb] | None) -> None:
+    def _add_text(self, text: str, tokens: list[LogProb] | None) -> None:
         if self._text_signature:
             self._end_message()
-        if self._message is None:
+        if self._message_key is None:
             self._end_reasoning()
-            self._message = self._next_key()
-            self._update_open_text()
+            self._message_key = self._next_key()
+            self._update_open_text_key()
         self.message_texts.append(text)
-        self._writer.add_text(self._message, text, logprobs=tokens)
+        self._writer.add_text(self._message_key, text, logprobs=tokens)
 
-    def _thought(self, text: str, signature: str) -> None:
+    def _add_thought(self, text: str, signature: str) -> None:
         if not text and not signature:
             return
         self._end_message()
-        if self._reasoning is None:
-            self._reasoning = self._next_key()
+        if self._reasoning_key is None:
+            self._reasoning_key = self._next_key()
         if text:
-            self._writer.add_summary(self._reasoning, text)
+            self._writer.add_summary(self._reasoning_key, text)
             self._thoughts.append(text)
         if signature:
-            self._seal(self._reasoning, {"on": "thought", "signature": signature, "text": "".join(self._thoughts)})
-            self._close_reasoning(self._reasoning)
+            self._seal(self._reasoning_key, {"on": "thought", "signature": signature, "text": "".join(self._thoughts)})
+            self._close_reasoning(self._reasoning_key)
 
-    def _call(self, call: AnswerFunctionCallIn, signature: str) -> None:
+    def _add_call(self, call: AnswerFunctionCallIn, signature: str) -> None:
         self._end_open_items(signature, "call")
         if call.will_continue or call.partial_args:
             self._losses.add("functionCall", "a call in pieces", "partial arguments are not supported")
@@ -158,7 +158,7 @@ class AnswerToHub:
             self._writer.add_arguments(key, arguments)
         self._writer.close_item(key)
 
-    def _native_part(self, name: str, value: Any, signature: str) -> None:
+    def _add_native_part(self, name: str, value: Any, signature: str) -> None:
         """ITEM-5: write a part that only this dialect has as an extension item."""
         self._end_open_items(signature, "part")
         kind = PREFIX + name
@@ -180,24 +180,24 @@ class AnswerToHub:
 
     def _end_message(self) -> None:
         """Close the open message and add its signature after it."""
-        if self._message is not None:
-            self._writer.close_item(self._message)
-            self._message = None
+        if self._message_key is not None:
+            self._writer.close_item(self._message_key)
+            self._message_key = None
         if self._text_signature:
             self._add_signature_item(self._text_signature, "text")
             self._text_signature = ""
         self.message_texts = TextPieces()
-        self._update_open_text()
+        self._update_open_text_key()
 
     def _end_reasoning(self) -> None:
         """Seal a thought without a signature too. The seal names its maker, which does not need the thought back."""
-        if self._reasoning is not None:
-            self._seal(self._reasoning, {"on": "thought"})
-            self._close_reasoning(self._reasoning)
+        if self._reasoning_key is not None:
+            self._seal(self._reasoning_key, {"on": "thought"})
+            self._close_reasoning(self._reasoning_key)
 
     def _close_reasoning(self, key: int) -> None:
         self._writer.close_item(key)
-        self._reasoning, self._thoughts = None, TextPieces()
+        self._reasoning_key, self._thoughts = None, TextPieces()
 
     def _add_signature_item(self, signature: str, on: str) -> None:
         key = self._next_key()
@@ -214,24 +214,24 @@ class AnswerToHub:
         citations = [*_grounding_citations(self._grounding, self._losses), *_source_citations(self._citations)]
         if not citations:
             return
-        if self._message is None:
+        if self._message_key is None:
             self._losses.add("groundingMetadata", "the sources of a text", "they arrived after the next item")
             return
         text = "".join(self.message_texts).encode()
         for start, end, url, title in citations:
             first, last = len(text[:start].decode("utf-8", "ignore")), len(text[:end].decode("utf-8", "ignore"))
             self._writer.add_annotation(
-                self._message, UrlCitation(start_index=first, end_index=last, url=url, title=title)
+                self._message_key, UrlCitation(start_index=first, end_index=last, url=url, title=title)
             )
 
     # State
 
     def _next_key(self) -> int:
-        self._items += 1
-        return self._items
+        self._item_count += 1
+        return self._item_count
 
-    def _update_open_text(self) -> None:
-        self.open_text_key = None if self._text_signature else self._message
+    def _update_open_text_key(self) -> None:
+        self.open_text_key = None if self._text_signature else self._message_key
 
 
 _Citation = tuple[int, int, str, str]  # start, end, URL, title
@@ -270,15 +270,15 @@ def _source_citations(citations: CitationMetadataIn | None) -> list[_Citation]:
     ]
 
 
-def _tokens(result: LogprobsResultIn) -> list[LogProb]:
+def _tokens_to_hub(result: LogprobsResultIn) -> list[LogProb]:
     tops = [top.candidates or [] for top in result.top_candidates or ()]
     return [
         LogProb(
             token=chosen.token or "",
-            logprob=_number(chosen),
+            logprob=_logprob_of(chosen),
             bytes=list((chosen.token or "").encode()),
             top_logprobs=[
-                TopLogProb(token=top.token or "", logprob=_number(top), bytes=list((top.token or "").encode()))
+                TopLogProb(token=top.token or "", logprob=_logprob_of(top), bytes=list((top.token or "").encode()))
                 for top in (tops[index] if index < len(tops) else ())
             ],
         )
@@ -286,13 +286,13 @@ def _tokens(result: LogprobsResultIn) -> list[LogProb]:
     ]
 
 
-def _number(token: TokenIn) -> int | float:
-    return LEAST if token.log_probability is None else token.log_probability
+def _logprob_of(token: TokenIn) -> int | float:
+    return MIN_LOGPROB if token.log_probability is None else token.log_probability
 
 
-LEAST: Final = -9999.0  # this API family's value for a token of negligible probability
+MIN_LOGPROB: Final = -9999.0  # this API family's value for a token of negligible probability
 #: Parts that only this dialect has: our field name and the name on the wire.
-OWN_PARTS: Final = {
+NATIVE_PARTS: Final = {
     "inline_data": "inlineData",
     "file_data": "fileData",
     "executable_code": "executableCode",

@@ -85,21 +85,21 @@ class AnswerFromHub:
         """The piece for an event, if any."""
         match event:
             case OutputTextDelta():
-                return self._text(event.delta, event.logprobs or [])
+                return self._text_piece(event.delta, event.logprobs or [])
             case ReasoningDelta():
-                return _piece(self._thought(event.delta, TEXT_PART))
+                return _candidate_piece(self._thought_parts(event.delta, TEXT_PART))
             case SummaryTextDelta():
-                return _piece(self._thought(event.delta, (event.output_index, event.summary_index)))
+                return _candidate_piece(self._thought_parts(event.delta, (event.output_index, event.summary_index)))
             case RefusalDelta():
-                return self._refusal(event.delta)
+                return self._refusal_piece(event.delta)
             case ContentPartAdded() | SummaryPartAdded():
                 self._streamed_indexes.add(event.output_index)
             case ContentPartDone():
                 self._collect_citations(event.part)
             case ItemAdded() if event.item is not None:
-                self._begin(event.output_index, event.item)
+                self._check_item(event.output_index, event.item)
             case ItemDone() if event.item is not None:
-                return self._end(event.output_index, event.item)
+                return self._end_item(event.output_index, event.item)
             case UnknownEvent():
                 self._answer_losses.report_event(event)
         return None
@@ -116,34 +116,36 @@ class AnswerFromHub:
         """REQ-3. A refusal becomes SAFETY: the API has no finish reason for it."""
         report_unknown_fields(response, "response", self._losses)
         complete_reason = "SAFETY" if self._is_refusal else "STOP"
-        return self._answer_losses.incomplete_reason(response, FINISH_REASON, "OTHER") or complete_reason
+        return self._answer_losses.incomplete_reason(response, FINISH_REASONS, "OTHER") or complete_reason
 
     # Items
 
-    def _begin(self, index: int, item: Item) -> None:
+    def _check_item(self, index: int, item: Item) -> None:
         is_supported = isinstance(item, Message | Reasoning | FunctionCall | CustomToolCall) or _is_native_item(item)
         if not is_supported:
             self._answer_losses.report_item(index, item)
 
-    def _end(self, index: int, item: Item) -> CandidateOut | None:
+    def _end_item(self, index: int, item: Item) -> CandidateOut | None:
         """End an item. An item that was not streamed is sent now."""
         self._answer_losses.report_item_fields(index, item)
         match item:
             case FunctionCall() | CustomToolCall():
-                return self._call(index, item)
+                return self._call_piece(index, item)
             case Message():
                 return None if index in self._streamed_indexes else self._whole_message(index, item)
             case Reasoning():
                 thoughts = [] if index in self._streamed_indexes else self._whole_reasoning(index, item)
-                return _piece([*thoughts, *self._keep_signature(item.encrypted_content or "")])
+                return _candidate_piece([*thoughts, *self._keep_signature(item.encrypted_content or "")])
             case UnknownItem() if _is_native_item(item):
                 own, signature = native_part(item), self._take_signature()
-                return _piece([{**own, "thoughtSignature": Raw(msgspec.json.encode(signature))} if signature else own])
+                return _candidate_piece(
+                    [{**own, "thoughtSignature": Raw(msgspec.json.encode(signature))} if signature else own]
+                )
             case _:
                 return None
 
-    def _call(self, index: int, call: FunctionCall | CustomToolCall) -> CandidateOut | None:
-        arguments = self._arguments(index, call)
+    def _call_piece(self, index: int, call: FunctionCall | CustomToolCall) -> CandidateOut | None:
+        arguments = self._arguments_or_none(index, call)
         if arguments is None:
             self._losses.add(f"output[{index}]", f"the call of {call.name!r}", "it is truncated")
             return None
@@ -151,9 +153,9 @@ class AnswerFromHub:
         # A client knows its tools by the names it gave; only a namespaced name must be flattened.
         name = self._names.wire_name((kind, call.name, call.namespace)) if call.namespace else call.name
         function_call = AnswerFunctionCallOut(id=call.call_id, name=name, args=arguments)
-        return _piece([AnswerPartOut(function_call=function_call, thought_signature=self._take_signature())])
+        return _candidate_piece([AnswerPartOut(function_call=function_call, thought_signature=self._take_signature())])
 
-    def _arguments(self, index: int, call: FunctionCall | CustomToolCall) -> Raw | None:
+    def _arguments_or_none(self, index: int, call: FunctionCall | CustomToolCall) -> Raw | None:
         """The arguments as an object; None if the call was cut."""
         was_cut = call.status == ItemStatus.INCOMPLETE
         if isinstance(call, CustomToolCall):
@@ -174,34 +176,38 @@ class AnswerFromHub:
             self._answer_losses.report_part_fields(index, part)
             match part:
                 case OutputText():
-                    pieces.append(self._text(part.text, part.logprobs or []))
+                    pieces.append(self._text_piece(part.text, part.logprobs or []))
                     self._collect_citations(part)
                 case Text(text=text) | InputText(text=text):
-                    pieces.append(self._text(text, []))
+                    pieces.append(self._text_piece(text, []))
                 case Refusal():
-                    pieces.append(self._refusal(part.refusal))
+                    pieces.append(self._refusal_piece(part.refusal))
                 case _:
                     self._answer_losses.report_part(index, part)
         return join_candidates([piece for piece in pieces if piece is not None])
 
     def _whole_reasoning(self, index: int, item: Reasoning) -> list[AnyAnswerPart]:
         thoughts = reasoning_texts(index, item, self._answer_losses.report_part)
-        return [answer_part for text, part in thoughts for answer_part in self._thought(text, part)]
+        return [answer_part for text, part in thoughts for answer_part in self._thought_parts(text, part)]
 
     # Parts
 
-    def _text(self, text: str, logprobs: list[LogProb]) -> CandidateOut | None:
+    def _text_piece(self, text: str, logprobs: list[LogProb]) -> CandidateOut | None:
         if not text and not logprobs:
             return None
-        piece = _piece([AnswerPartOut(text=text, thought_signature=self._take_signature())])
-        return msgspec.structs.replace(piece, logprobs_result=_logprobs(logprobs)) if piece and logprobs else piece
+        piece = _candidate_piece([AnswerPartOut(text=text, thought_signature=self._take_signature())])
+        return (
+            msgspec.structs.replace(piece, logprobs_result=_logprobs_from_hub(logprobs))
+            if piece and logprobs
+            else piece
+        )
 
-    def _refusal(self, text: str) -> CandidateOut | None:
+    def _refusal_piece(self, text: str) -> CandidateOut | None:
         self._is_refusal = True
         self._text_length += len(text.encode())
-        return self._text(text, [])
+        return self._text_piece(text, [])
 
-    def _thought(self, text: str, part: Hashable) -> list[AnyAnswerPart]:
+    def _thought_parts(self, text: str, part: Hashable) -> list[AnyAnswerPart]:
         """A thought part. Each part of a summary starts a new paragraph."""
         if not self._shows_thoughts or not text:
             return []
@@ -286,7 +292,7 @@ def usage_from_hub(usage: Usage) -> UsageOut:
     )
 
 
-def _piece(parts: list[AnyAnswerPart]) -> CandidateOut | None:
+def _candidate_piece(parts: list[AnyAnswerPart]) -> CandidateOut | None:
     return CandidateOut(content=AnswerContentOut(parts=parts)) if parts else None
 
 
@@ -303,7 +309,7 @@ def _join_texts(last: AnyAnswerPart, part: AnyAnswerPart) -> AnswerPartOut | Non
     return msgspec.structs.replace(last, text=last.text + part.text)
 
 
-def _logprobs(logprobs: list[LogProb]) -> LogprobsResultOut:
+def _logprobs_from_hub(logprobs: list[LogProb]) -> LogprobsResultOut:
     return LogprobsResultOut(
         chosen_candidates=[TokenOut(token=logprob.token, log_probability=logprob.logprob) for logprob in logprobs],
         top_candidates=[
@@ -316,7 +322,7 @@ def _logprobs(logprobs: list[LogProb]) -> LogprobsResultOut:
 
 
 EMPTY_PART: Final = AnswerPartOut(text="")
-FINISH_REASON: Final[dict[str, str]] = {
+FINISH_REASONS: Final[dict[str, str]] = {
     "max_output_tokens": "MAX_TOKENS",
     "max_output_bytes": "MAX_TOKENS",
     "max_output_items": "MAX_TOKENS",

@@ -21,35 +21,35 @@ def media_to_hub(part: PartIn | ResultMediaIn, path: str, losses: Losses) -> Med
     """The image, audio, video or file in a part; None if there is none."""
     if part.inline_data:
         report_unknown_fields(part.inline_data, f"{path}.inlineData", losses)
-        return _inline(part.inline_data)
+        return _inline_to_hub(part.inline_data)
     if part.file_data:
         report_unknown_fields(part.file_data, f"{path}.fileData", losses)
-        return _file(part.file_data)
+        return _file_to_hub(part.file_data)
     return None
 
 
 def standard_base64(data: str) -> str:
     """Base64 in the standard alphabet, with padding."""
-    bare = data.rstrip("=")
-    return bare.translate(TO_COMMON) + "=" * (-len(bare) % 4)
+    unpadded = data.rstrip("=")
+    return unpadded.translate(TO_STANDARD_ALPHABET) + "=" * (-len(unpadded) % 4)
 
 
-def _inline(blob: BlobIn) -> Medium:
+def _inline_to_hub(blob: BlobIn) -> Medium:
     data = standard_base64(blob.data)
-    kind, _, form = blob.mime_type.partition("/")
+    kind, _, subtype = blob.mime_type.partition("/")
     url = f"data:{blob.mime_type};base64,{data}"
     match kind:
         case "image":
             return InputImageParam(image_url=url)
         case "audio":
-            return InputAudio(input_audio=InputAudioData(data=data, format=AUDIO.get(form, form)))
+            return InputAudio(input_audio=InputAudioData(data=data, format=AUDIO_FORMATS.get(subtype, subtype)))
         case "video":
             return InputVideo(video_url=url)
         case _:
             return InputFileParam(file_data=url, filename=blob.display_name or UNSET)
 
 
-def _file(file: FileDataIn) -> Medium:
+def _file_to_hub(file: FileDataIn) -> Medium:
     match (file.mime_type or "").partition("/")[0]:
         case "image":
             return InputImageParam(image_url=file.file_uri)
@@ -59,6 +59,6 @@ def _file(file: FileDataIn) -> Medium:
             return InputFileParam(file_url=file.file_uri, filename=file.display_name or UNSET)
 
 
-TO_COMMON: Final = str.maketrans("-_", "+/")
+TO_STANDARD_ALPHABET: Final = str.maketrans("-_", "+/")
 #: Audio subtypes whose common name differs.
-AUDIO: Final = {"mpeg": "mp3", "mpga": "mp3", "x-wav": "wav", "wave": "wav", "vnd.wave": "wav"}
+AUDIO_FORMATS: Final = {"mpeg": "mp3", "mpga": "mp3", "x-wav": "wav", "wave": "wav", "vnd.wave": "wav"}

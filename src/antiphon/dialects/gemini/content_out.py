@@ -1,5 +1,4 @@
-"""Translates the content of hub messages and tool outputs to gemini parts. Unsupported content becomes a text note and a
-loss.
+"""Translates content of hub messages and tool outputs to gemini parts. Unsupported content becomes a note and a loss.
 
 Nothing is downloaded: data is sent as data, a URL as a URL. A media type comes from the part, else from the file name
 or the first bytes.
@@ -42,7 +41,7 @@ class ContentFromHub:
         """The parts, without empty ones, which the API refuses."""
         if isinstance(content, str):
             return [PartOut(text=content)] if content else []
-        parts = [self._part(part, f"{path}.{member}[{index}]") for index, part in enumerate(content, first)]
+        parts = [self._part_from_hub(part, f"{path}.{member}[{index}]") for index, part in enumerate(content, first)]
         return [part for part in parts if not (type(part) is PartOut and part.text == "")]
 
     def texts(self, content: str | Sequence[ContentParam], path: str, member: str, first: int = 0) -> list[str]:
@@ -50,20 +49,20 @@ class ContentFromHub:
         if isinstance(content, str):
             return [content]
         return [
-            text_or_placeholder(part, f"{path}.{member}[{index}]", NO_PLACE, self._losses)
+            text_or_placeholder(part, f"{path}.{member}[{index}]", NO_EQUIVALENT, self._losses)
             for index, part in enumerate(content, first)
         ]
 
-    def _part(self, part: ContentParam, path: str) -> AnyPartOut:
+    def _part_from_hub(self, part: ContentParam, path: str) -> AnyPartOut:
         match part:
             case InputImageParam():
                 if part.detail and part.detail != "auto":
                     self._losses.add(f"{path}.detail", f"the detail {part.detail!r}", "the API has no equivalent")
-                return self._media(part, path, part.image_url or None, "image")
+                return self._media_part(part, path, part.image_url or None, "image")
             case InputFileParam():
-                return self._file(part, path)
+                return self._file_part(part, path)
             case InputVideo():
-                return self._media(part, path, part.video_url, "video")
+                return self._media_part(part, path, part.video_url, "video")
             case InputAudio(input_audio=audio):
                 report_unknown_fields(audio, f"{path}.input_audio", self._losses)
                 return self._with_native_fields(
@@ -72,22 +71,22 @@ class ContentFromHub:
             case UnknownContent() if part.kind.startswith(PREFIX):
                 return native_part(part)
             case _:
-                return PartOut(text=text_or_placeholder(part, path, NO_PLACE, self._losses))
+                return PartOut(text=text_or_placeholder(part, path, NO_EQUIVALENT, self._losses))
 
-    def _file(self, part: InputFileParam, path: str) -> AnyPartOut:
+    def _file_part(self, part: InputFileParam, path: str) -> AnyPartOut:
         if part.filename and (part.file_data or part.file_url):
-            self._losses.add(f"{path}.filename", "the filename of a file", NO_PLACE)
+            self._losses.add(f"{path}.filename", "the filename of a file", NO_EQUIVALENT)
         if not part.file_data:
-            return self._media(part, path, part.file_url or None, part.filename or "")
+            return self._media_part(part, path, part.file_url or None, part.filename or "")
         for name, value in (("file_id", part.file_id), ("file_url", part.file_url)):
             if value:
                 self._losses.add(f"{path}.{name}", f"the {name} of a file", "its content is sent instead")
         url = part.file_data
         if not url.startswith("data:"):
-            url = f"data:{_type_of_name(part.filename or '') or _type_of_data(url)};base64,{url}"
-        return self._media(part, path, url, part.filename or "")
+            url = f"data:{_media_type_of_name(part.filename or '') or _media_type_of_data(url)};base64,{url}"
+        return self._media_part(part, path, url, part.filename or "")
 
-    def _media(
+    def _media_part(
         self, part: InputImageParam | InputFileParam | InputVideo, path: str, url: str | None, name: str
     ) -> AnyPartOut:
         """Media as data or as a URL; `name` is the file name, or the kind of media."""
@@ -108,16 +107,20 @@ class ContentFromHub:
                     part, path, "the server does not accept URLs, and the gateway downloads nothing", self._losses
                 )
             )
-        kind = _type_of_name(url.partition("?")[0]) or _type_of_name(name) or DEFAULT_TYPES.get(name, UNSET)
+        kind = (
+            _media_type_of_name(url.partition("?")[0])
+            or _media_type_of_name(name)
+            or DEFAULT_MEDIA_TYPES.get(name, UNSET)
+        )
         return self._with_native_fields(PartOut(file_data=FileDataOut(file_uri=url, mime_type=kind)), part, path)
 
-    def _with_native_fields(self, sent: PartOut, part: Shape, path: str) -> AnyPartOut:
+    def _with_native_fields(self, part_out: PartOut, part: Shape, path: str) -> AnyPartOut:
         """Add the fields that a client of this dialect set beside the media. Other unknown fields are losses."""
-        own = {name: raw for name, raw in (part.extra or {}).items() if name in NATIVE_FIELDS}
-        if not own:
+        native_fields = {name: raw for name, raw in (part.extra or {}).items() if name in NATIVE_FIELDS}
+        if not native_fields:
             report_unknown_fields(part, path, self._losses)
-            return sent
-        return {**msgspec.json.decode(msgspec.json.encode(sent), type=dict[str, Raw]), **own}
+            return part_out
+        return {**msgspec.json.decode(msgspec.json.encode(part_out), type=dict[str, Raw]), **native_fields}
 
 
 def native_part(part: Unknown) -> dict[str, Raw]:
@@ -125,20 +128,20 @@ def native_part(part: Unknown) -> dict[str, Raw]:
     return {name: raw for name, raw in part.raw_members().items() if name not in HUB_MEMBERS}
 
 
-def _type_of_name(name: str) -> str | UnsetType:
-    return TYPES.get(name.rpartition(".")[2].lower(), UNSET)
+def _media_type_of_name(name: str) -> str | UnsetType:
+    return MEDIA_TYPES.get(name.rpartition(".")[2].lower(), UNSET)
 
 
-def _type_of_data(data: str) -> str:
+def _media_type_of_data(data: str) -> str:
     return next((kind for head, kind in BASE64_PREFIXES.items() if data.startswith(head)), "application/pdf")
 
 
-NO_PLACE: Final = "the API has no equivalent"
+NO_EQUIVALENT: Final = "the API has no equivalent"
 HUB_MEMBERS: Final = frozenset({"type", "id", "status"})
 NATIVE_FIELDS: Final = frozenset({"videoMetadata", "mediaResolution", "partMetadata"})
 #: Assumed media types of URLs without a known extension.
-DEFAULT_TYPES: Final[dict[str, str | UnsetType]] = {"image": "image/jpeg", "video": "video/mp4"}
-TYPES: Final[dict[str, str | UnsetType]] = {
+DEFAULT_MEDIA_TYPES: Final[dict[str, str | UnsetType]] = {"image": "image/jpeg", "video": "video/mp4"}
+MEDIA_TYPES: Final[dict[str, str | UnsetType]] = {
     "pdf": "application/pdf",
     "txt": "text/plain",
     "md": "text/markdown",

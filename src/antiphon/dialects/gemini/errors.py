@@ -38,8 +38,8 @@ def error_in_answer(error: Any) -> ApiError:
 
 def error_from_hub(error: ApiError) -> tuple[int, bytes]:
     """The HTTP status and body of an error."""
-    word = WORDS.get(error.status) or ("INTERNAL" if error.status >= 500 else "INVALID_ARGUMENT")
-    body = ErrorOut(code=error.status, message=error.message, status=word, details=_details(error))
+    word = WORD_OF_STATUS.get(error.status) or ("INTERNAL" if error.status >= 500 else "INVALID_ARGUMENT")
+    body = ErrorOut(code=error.status, message=error.message, status=word, details=_error_details(error))
     return error.status, msgspec.json.encode(ErrorBodyOut(error=body))
 
 
@@ -55,7 +55,7 @@ class _ErrorBody(NamedTuple):
     status: str = ""
     number: int = 500
     reason: str = ""
-    wait: str = ""
+    retry_delay: str = ""
     field: str | None = None
 
 
@@ -63,10 +63,10 @@ def _translate_error(status: int, headers: Mapping[str, str], error_body: _Error
     code = None
     if error_body.reason in KEY_REASONS or (error_body.message and ACCOUNT_ERROR.search(error_body.message)):
         status = 401  # the server blames the client, but the cause is the gateway's key or account
-    elif status == 404 and error_body.message and MODEL_WORD.search(error_body.message):
+    elif status == 404 and error_body.message and NAMES_MODEL.search(error_body.message):
         code = "model_not_found"
-    if error_body.wait and "retry-after" not in headers:
-        headers = {**headers, "retry-after": error_body.wait}
+    if error_body.retry_delay and "retry-after" not in headers:
+        headers = {**headers, "retry-after": error_body.retry_delay}
     return upstream_error(status, headers, code, error_body.message, error_body.field)
 
 
@@ -85,41 +85,45 @@ def _decode_body(body: bytes) -> _ErrorBody:
 def _parse_error(error: Any) -> _ErrorBody:
     if not isinstance(error, dict):
         return _ErrorBody(error if isinstance(error, str) else None)
-    parsed = _ErrorBody(_text(error.get("message")), _text(error.get("status")) or "", _number(error.get("code")))
+    parsed = _ErrorBody(
+        _string_or_none(error.get("message")),
+        _string_or_none(error.get("status")) or "",
+        _status_number(error.get("code")),
+    )
     details = error.get("details")
     for detail in details if isinstance(details, list) else ():
         match detail:
             case {"reason": str() as reason}:
                 parsed = parsed._replace(reason=reason)
-            case {"retryDelay": str() as wait}:
-                parsed = parsed._replace(wait=wait.removesuffix("s"))
+            case {"retryDelay": str() as retry_delay}:
+                parsed = parsed._replace(retry_delay=retry_delay.removesuffix("s"))
             case {"fieldViolations": [{"field": str() as field}, *_]}:
                 parsed = parsed._replace(field=field)
     return parsed
 
 
-def _text(value: Any) -> str | None:
+def _string_or_none(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _number(value: Any) -> int:
+def _status_number(value: Any) -> int:
     return value if type(value) is int and 400 <= value < 600 else 500
 
 
-def _details(error: ApiError) -> list[dict[str, Any]]:
+def _error_details(error: ApiError) -> list[dict[str, Any]]:
     param = {"param": error.param} if error.param else {}
     details: list[dict[str, Any]] = [
-        {"@type": f"{KIND}.ErrorInfo", "reason": error.code, "domain": DOMAIN, "metadata": param}
+        {"@type": f"{DETAIL_TYPE}.ErrorInfo", "reason": error.code, "domain": DOMAIN, "metadata": param}
     ]
     if error.param:
         violation = {"field": error.param, "description": error.message}
-        details.append({"@type": f"{KIND}.BadRequest", "fieldViolations": [violation]})
+        details.append({"@type": f"{DETAIL_TYPE}.BadRequest", "fieldViolations": [violation]})
     if error.retry_after is not None:
-        details.append({"@type": f"{KIND}.RetryInfo", "retryDelay": f"{error.retry_after:g}s"})
+        details.append({"@type": f"{DETAIL_TYPE}.RetryInfo", "retryDelay": f"{error.retry_after:g}s"})
     return details
 
 
-MODEL_WORD: Final = re.compile(r"\bmodels?\b")
+NAMES_MODEL: Final = re.compile(r"\bmodels?\b")
 KEY_REASONS: Final = frozenset(
     {"API_KEY_INVALID", "API_KEY_SERVICE_BLOCKED", "ACCESS_TOKEN_EXPIRED", "CREDENTIALS_MISSING"}
 )
@@ -142,9 +146,9 @@ STATUS_OF_WORD: Final[dict[str, int]] = {
     "UNAVAILABLE": 503,
     "DEADLINE_EXCEEDED": 504,
 }
-KIND: Final = "type.googleapis.com/google.rpc"
+DETAIL_TYPE: Final = "type.googleapis.com/google.rpc"
 DOMAIN: Final = "antiphon"
-WORDS: Final[dict[int, str]] = {
+WORD_OF_STATUS: Final[dict[int, str]] = {
     401: "UNAUTHENTICATED",
     403: "PERMISSION_DENIED",
     404: "NOT_FOUND",

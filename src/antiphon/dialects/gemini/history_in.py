@@ -55,10 +55,10 @@ from antiphon.protocol.losses import Losses
 
 def contents_to_hub(contents: list[ContentIn], losses: Losses) -> list[ItemParam]:
     """The conversation as hub items."""
-    items = _Items(contents, losses)
+    items = _ItemCollector(contents, losses)
     for index, content in enumerate(contents):
-        items.take(content, f"contents[{index}]")
-    return items.whole()
+        items.add_content(content, f"contents[{index}]")
+    return items.finish()
 
 
 def instructions_to_hub(request: RequestIn, losses: Losses) -> str | UnsetType:
@@ -66,8 +66,8 @@ def instructions_to_hub(request: RequestIn, losses: Losses) -> str | UnsetType:
     match request.system_instruction:
         case str() as text:
             return text
-        case ContentIn(parts=given):
-            parts, path = given or [], "systemInstruction.parts"
+        case ContentIn(parts=content_parts):
+            parts, path = content_parts or [], "systemInstruction.parts"
         case list() as parts:
             path = "systemInstruction"
         case _:
@@ -126,107 +126,109 @@ class CallIds:
                 return id
 
 
-class _Items:
+class _ItemCollector:
     """Collects hub items from contents, one content at a time."""
 
     def __init__(self, contents: list[ContentIn], losses: Losses) -> None:
         self._losses = losses
-        self._done: list[ItemParam] = []
-        self._ids = CallIds(contents)
-        self._text: list[str] = []  # text pieces of the open assistant message
-        self._thought: list[str] | None = None  # text pieces of the open thought
+        self._items: list[ItemParam] = []
+        self._call_ids = CallIds(contents)
+        self._text_pieces: list[str] = []  # text pieces of the open assistant message
+        self._thought_pieces: list[str] | None = None  # text pieces of the open thought
 
-    def whole(self) -> list[ItemParam]:
-        self._end()
-        return self._done
+    def finish(self) -> list[ItemParam]:
+        self._end_open_items()
+        return self._items
 
-    def take(self, content: ContentIn, path: str) -> None:
+    def add_content(self, content: ContentIn, path: str) -> None:
         report_unknown_fields(content, path, self._losses)
         parts = [(f"{path}.parts[{index}]", part) for index, part in enumerate(content.parts or ())]
         if content.role == "model":
-            for place, part in parts:
-                self._take_from_model(part, place)
+            for part_path, part in parts:
+                self._add_model_part(part, part_path)
         else:
-            self._take_from_user(parts, "system" if content.role == "system" else "user")
+            self._add_user_parts(parts, "system" if content.role == "system" else "user")
 
     # Parts of the model
 
-    def _take_from_model(self, part: PartIn, path: str) -> None:
+    def _add_model_part(self, part: PartIn, path: str) -> None:
         if part.thought and isinstance(part.text, str):
             report_unknown_fields(part, path, self._losses)
             self._add_thought(part.text)
-            self._take_signature(part)
+            self._add_signature(part)
             return
-        self._take_signature(part)
+        self._add_signature(part)
         if isinstance(part.text, str):
             report_unknown_fields(part, path, self._losses)
             self._add_text(part.text)
         elif (item := self._call_or_output(part, path)) is not None:
-            self._add(item)
+            self._add_item(item)
         elif native := _native_part(part):
-            self._add(UnknownItem(kind=native.kind, raw=native.raw))
+            self._add_item(UnknownItem(kind=native.kind, raw=native.raw))
         elif not part.thought_signature:
             self._losses.add(path, "a part without content")
 
     def _add_thought(self, text: str) -> None:
-        if self._thought is None:
-            self._end()
-            self._thought = []
-        self._thought.append(text)
+        if self._thought_pieces is None:
+            self._end_open_items()
+            self._thought_pieces = []
+        self._thought_pieces.append(text)
 
     def _add_text(self, text: str) -> None:
         if text:  # empty text is the end of a stream, or carries a signature
             self._end_thought()
-            self._text.append(text)
+            self._text_pieces.append(text)
 
-    def _take_signature(self, part: PartIn) -> None:
+    def _add_signature(self, part: PartIn) -> None:
         """Add a signature to the open thought, or as a reasoning item of its own."""
         sealed = signature_to_hub(part.thought_signature) if part.thought_signature else ""
         if sealed and sealed not in PLACEHOLDER_SIGNATURES:
-            if self._thought is None:
+            if self._thought_pieces is None:
                 self._add_thought("")
             self._end_thought(sealed)
 
     def _end_thought(self, sealed: str | UnsetType = UNSET) -> None:
-        if self._thought is not None:
-            text = "".join(self._thought)
+        if self._thought_pieces is not None:
+            text = "".join(self._thought_pieces)
             content: list[HubContent] | UnsetType = [ReasoningText(text=text)] if text else UNSET
             if text or sealed:
-                self._done.append(ReasoningParam(summary=[], content=content, encrypted_content=sealed))
-            self._thought = None
+                self._items.append(ReasoningParam(summary=[], content=content, encrypted_content=sealed))
+            self._thought_pieces = None
 
     def _end_text(self) -> None:
-        if self._text:
-            self._done.append(MessageParam(role="assistant", content=[OutputTextParam(text="".join(self._text))]))
-            self._text = []
+        if self._text_pieces:
+            self._items.append(
+                MessageParam(role="assistant", content=[OutputTextParam(text="".join(self._text_pieces))])
+            )
+            self._text_pieces = []
 
-    def _end(self) -> None:
+    def _end_open_items(self) -> None:
         self._end_text()
         self._end_thought()
 
-    def _add(self, item: ItemParam) -> None:
-        self._end()
-        self._done.append(item)
+    def _add_item(self, item: ItemParam) -> None:
+        self._end_open_items()
+        self._items.append(item)
 
     # Parts of the user
 
-    def _take_from_user(self, parts: list[tuple[str, PartIn]], role: MessageRole) -> None:
+    def _add_user_parts(self, parts: list[tuple[str, PartIn]], role: MessageRole) -> None:
         content: list[ContentParam] = []
         for path, part in parts:
             item = self._call_or_output(part, path)
             if item is None:
-                content += self._content(part, path)
+                content += self._content_of_part(part, path)
                 continue
             self._add_message(role, content)
             content = []
-            self._add(item)
+            self._add_item(item)
         self._add_message(role, content)
 
     def _add_message(self, role: MessageRole, content: list[ContentParam]) -> None:
         if content:
-            self._add(MessageParam(role=role, content=content))
+            self._add_item(MessageParam(role=role, content=content))
 
-    def _content(self, part: PartIn, path: str) -> list[ContentParam]:
+    def _content_of_part(self, part: PartIn, path: str) -> list[ContentParam]:
         if part.thought_signature:
             self._losses.add(f"{path}.thoughtSignature", "a signature", "only model messages have signatures")
         if isinstance(part.text, str):
@@ -248,16 +250,16 @@ class _Items:
             return None
         report_unknown_fields(part, path, self._losses)
         if part.function_call:
-            return self._call(part.function_call, f"{path}.functionCall")
+            return self._call_to_hub(part.function_call, f"{path}.functionCall")
         assert part.function_response
-        return self._output(part.function_response, f"{path}.functionResponse")
+        return self._output_to_hub(part.function_response, f"{path}.functionResponse")
 
-    def _call(self, call: FunctionCallIn, path: str) -> FunctionCallParam:
+    def _call_to_hub(self, call: FunctionCallIn, path: str) -> FunctionCallParam:
         report_unknown_fields(call, path, self._losses)
         arguments = codec.encode(call.args or {}).decode()
-        return FunctionCallParam(call_id=self._ids.id_of_call(call), name=call.name, arguments=arguments)
+        return FunctionCallParam(call_id=self._call_ids.id_of_call(call), name=call.name, arguments=arguments)
 
-    def _output(self, result: FunctionResponseIn, path: str) -> FunctionCallOutputParam:
+    def _output_to_hub(self, result: FunctionResponseIn, path: str) -> FunctionCallOutputParam:
         """A tool result as text. Its original object is kept for servers of this dialect if the text does not contain
         all of it.
         """
@@ -266,9 +268,9 @@ class _Items:
         native = {} if result_text.is_complete else {TOOL_RESPONSE_FIELD: Raw(codec.encode(result.response))}
         media = [self._result_part(part, f"{path}.parts[{index}]") for index, part in enumerate(result.parts or ())]
         return FunctionCallOutputParam(
-            call_id=self._ids.id_of_result(result),
+            call_id=self._call_ids.id_of_result(result),
             output=[InputText(text=result_text.text), *media] if media else result_text.text,
-            extra={**native, **(ERROR_MARK if result_text.failed else {})} or UNSET,
+            extra={**native, **(ERROR_MARK if result_text.has_failed else {})} or UNSET,
         )
 
     def _result_part(self, part: ResultMediaIn, path: str) -> ToolOutputContentParam:
@@ -283,12 +285,14 @@ class _Items:
 def _native_part(part: PartIn) -> UnknownContent | None:
     """ITEM-5: a part that only servers of this dialect know, with all its members; None if it has no content."""
     members = msgspec.json.decode(codec.encode(part), type=dict[str, Raw])
-    own = {name: raw for name, raw in members.items() if name not in COMMON_MEMBERS and bytes(raw) != b"null"}
-    name = next((name for name in own if name not in METADATA_MEMBERS), None)
+    members_of_kind = {
+        name: raw for name, raw in members.items() if name not in COMMON_MEMBERS and bytes(raw) != b"null"
+    }
+    name = next((name for name in members_of_kind if name not in METADATA_MEMBERS), None)
     if name is None:
         return None
     kind = PREFIX + name
-    return UnknownContent(kind=kind, raw=Raw(codec.encode({"type": kind, **own})))
+    return UnknownContent(kind=kind, raw=Raw(codec.encode({"type": kind, **members_of_kind})))
 
 
 class _ResultText(NamedTuple):
@@ -296,7 +300,7 @@ class _ResultText(NamedTuple):
 
     text: str
     is_complete: bool
-    failed: bool = False
+    has_failed: bool = False
 
 
 def _result_text(result: FunctionResponseIn) -> _ResultText:
@@ -309,7 +313,7 @@ def _result_text(result: FunctionResponseIn) -> _ResultText:
             return _ResultText(text, False)
         case {"error": error} if error and len(result.response) == 1:  # the API's member for a failed tool
             is_text = isinstance(error, str)
-            return _ResultText(error if is_text else codec.encode(error).decode(), is_text, failed=True)
+            return _ResultText(error if is_text else codec.encode(error).decode(), is_text, has_failed=True)
         case response:
             return _ResultText(codec.encode(response).decode(), False)
 

@@ -63,24 +63,28 @@ class SystemAndContents(NamedTuple):
 
 def history_from_hub(request: Request, names: GeminiToolNames, wire: GeminiWire, losses: Losses) -> SystemAndContents:
     """The contents of the conversation, with the system texts at its start."""
-    stand_in = _stand_in(request, wire)
-    plain = plain_contents(input_items(request), names, wire) if not stand_in else None
-    return SystemAndContents([], plain) if plain else general_history_from_hub(request, names, wire, losses, stand_in)
+    missing_signature = _missing_signature(request, wire)
+    plain = plain_contents(input_items(request), names, wire) if not missing_signature else None
+    return (
+        SystemAndContents([], plain)
+        if plain
+        else general_history_from_hub(request, names, wire, losses, missing_signature)
+    )
 
 
 def general_history_from_hub(
-    request: Request, names: GeminiToolNames, wire: GeminiWire, losses: Losses, stand_in: str = ""
+    request: Request, names: GeminiToolNames, wire: GeminiWire, losses: Losses, missing_signature: str = ""
 ) -> SystemAndContents:
     """Like `history_from_hub`, for any conversation: the items are put in order first."""
     history = build_history([_as_message_item(item) for item in input_items(request)], losses, wire.orphan_outputs)
-    contents = _Contents(names, wire, losses, stand_in)
-    of_user = [
+    contents = _ContentWriter(names, wire, losses, missing_signature)
+    user_turns = [
         index for index, turn in enumerate(history.turns) if type(turn) is PlacedItem and _starts_model_turn(turn.item)
     ]
     for index, turn in enumerate(history.turns):
-        contents.add(turn, is_current=not of_user or index > of_user[-1])
+        contents.add_turn(turn, is_current=not user_turns or index > user_turns[-1])
     report_other_items(history.others, losses)
-    return contents.whole()
+    return contents.finish()
 
 
 def plain_contents(items: list[ItemParam], names: GeminiToolNames, wire: GeminiWire) -> list[ContentOut] | None:
@@ -88,7 +92,7 @@ def plain_contents(items: list[ItemParam], names: GeminiToolNames, wire: GeminiW
     turns = plain_history(items)
     if turns is None:
         return None
-    done: list[ContentOut] = []
+    contents: list[ContentOut] = []
     for turn in turns:
         if type(turn) is PlainCalls:
             model_parts: list[AnyPartOut] = [PartOut(text=turn.text)] if turn.text else []
@@ -101,18 +105,18 @@ def plain_contents(items: list[ItemParam], names: GeminiToolNames, wire: GeminiW
                 model_parts.append(PartOut(function_call=FunctionCallOut(name=name, args=arguments, id=id)))
                 response = {"error" if output == NO_RESULT else "output": output}
                 results.append(PartOut(function_response=FunctionResponseOut(name=name, response=response, id=id)))
-            done.append(ContentOut(role="model", parts=model_parts))
-            done.append(ContentOut(role="user", parts=results))
+            contents.append(ContentOut(role="model", parts=model_parts))
+            contents.append(ContentOut(role="user", parts=results))
         elif not turn.is_user:
-            done.append(ContentOut(role="model", parts=[PartOut(text=turn.text)]))
-        elif done and done[-1].role == "user":  # results, which the user's text follows
-            done[-1].parts.append(PartOut(text=turn.text))
+            contents.append(ContentOut(role="model", parts=[PartOut(text=turn.text)]))
+        elif contents and contents[-1].role == "user":  # results, which the user's text follows
+            contents[-1].parts.append(PartOut(text=turn.text))
         else:
-            done.append(ContentOut(role="user", parts=[PartOut(text=turn.text)]))
-    return done
+            contents.append(ContentOut(role="user", parts=[PartOut(text=turn.text)]))
+    return contents
 
 
-def _stand_in(request: Request, wire: GeminiWire) -> str:
+def _missing_signature(request: Request, wire: GeminiWire) -> str:
     """The value that replaces a missing signature; empty for models that do not need one."""
     model = (request.model or "").rpartition("/")[2]
     return wire.missing_signature if model.startswith(wire.signed_models) else ""
@@ -122,7 +126,7 @@ def _starts_model_turn(message: MessageParam) -> bool:
     """Whether a message starts a turn of the model. A message with only media does not."""
     if message.role != "user" or isinstance(message.content, str):
         return message.role == "user"
-    return any(type(part) not in MEDIA for part in message.content)
+    return any(type(part) not in MEDIA_TYPES for part in message.content)
 
 
 def _as_message_item(item: ItemParam) -> ItemParam:
@@ -132,53 +136,53 @@ def _as_message_item(item: ItemParam) -> ItemParam:
     return item
 
 
-class _Signatures:
+class _PendingSignatures:
     """Signatures that are pending until their part is written."""
 
     def __init__(self) -> None:
-        self.for_text = ""
-        self.for_other = ""
+        self.text_signature = ""
+        self.other_signature = ""
 
-    def on_text(self) -> str:
-        signature, self.for_text = self.for_text, ""
+    def take_for_text(self) -> str:
+        signature, self.text_signature = self.text_signature, ""
         return signature
 
-    def on_other(self) -> str:
-        signature, self.for_other = self.for_other, ""
+    def take_for_other(self) -> str:
+        signature, self.other_signature = self.other_signature, ""
         return signature
 
 
-class _Contents:
+class _ContentWriter:
     """Collects contents, turn by turn."""
 
-    def __init__(self, names: GeminiToolNames, wire: GeminiWire, losses: Losses, stand_in: str) -> None:
+    def __init__(self, names: GeminiToolNames, wire: GeminiWire, losses: Losses, missing_signature: str) -> None:
         self._names = names
         self._wire = wire
         self._losses = losses
         self._content = ContentFromHub(wire, losses)
-        self._stand_in = stand_in
+        self._missing_signature = missing_signature
         self._system: list[str] = []
-        self._done: list[ContentOut] = []
+        self._contents: list[ContentOut] = []
         self._message_losses = MessageLosses(losses)
 
-    def whole(self) -> SystemAndContents:
-        first = self._done[0] if self._done else None
+    def finish(self) -> SystemAndContents:
+        first = self._contents[0] if self._contents else None
         if first is not None and any(type(part) is PartOut and part.function_call for part in first.parts):
             # The API refuses a call without a user message before it.
             self._losses.add(
                 "input", "a call at the start of the input", "the API requires a user message before it; one is added"
             )
-            self._done.insert(0, ContentOut(role="user", parts=[PartOut(text=EARLIER_MESSAGES_OMITTED)]))
-        if first is not None and self._done[-1].role == "model" and not self._wire.ends_with_model:
+            self._contents.insert(0, ContentOut(role="user", parts=[PartOut(text=EARLIER_MESSAGES_OMITTED)]))
+        if first is not None and self._contents[-1].role == "model" and not self._wire.ends_with_model:
             self._losses.add(
                 "input",
                 "a model message at the end of the input",
                 "the API requires a user message after it; one is added",
             )
             self._add_parts("user", [PartOut(text=CONTINUE)])
-        return SystemAndContents(self._system, self._done)
+        return SystemAndContents(self._system, self._contents)
 
-    def add(self, turn: HistoryTurn, *, is_current: bool) -> None:
+    def add_turn(self, turn: HistoryTurn, *, is_current: bool) -> None:
         """Add a turn; `is_current` says that it comes after the last user message."""
         if type(turn) is AssistantTurn:
             self._add_model(turn, is_current)
@@ -193,7 +197,7 @@ class _Contents:
         text = "\n".join(self._content.texts(turn.item.content, turn.path, "content", turn.first_part))
         if not text:
             return
-        if not self._done:
+        if not self._contents:
             self._system.append(text)
         elif self._wire.system == "first":
             self._losses.add(
@@ -206,29 +210,29 @@ class _Contents:
 
     def _add_model(self, turn: AssistantTurn, is_current: bool) -> None:
         """Add the model's reasoning, messages and calls in their order, then the results of the calls."""
-        waiting = _Signatures()
-        for path, entry in _in_input_order(turn):
+        signatures = _PendingSignatures()
+        for path, entry in _entries_in_input_order(turn):
             if isinstance(entry, ReasoningParam):
-                self._reasoning(PlacedItem(path, entry), waiting)
+                self._add_reasoning(PlacedItem(path, entry), signatures)
             elif isinstance(entry, PlacedItem):
-                self._message(entry, waiting)
+                self._add_message(entry, signatures)
             else:
                 is_first = entry is turn.calls[0]
-                self._add_parts("model", [self._call(entry, waiting, needs_signature=is_first and is_current)])
-        if signature := waiting.on_text():
+                self._add_parts("model", [self._call_part(entry, signatures, needs_signature=is_first and is_current)])
+        if signature := signatures.take_for_text():
             self._add_parts("model", [PartOut(text="", thought_signature=signature)])
-        if waiting.on_other():
+        if signatures.take_for_other():
             self._losses.add("input", "a signature whose call is missing", "it is valid only with that call")
         if turn.calls:
             self._add_results(turn.calls)
 
-    def _message(self, message: PlacedItem[MessageParam], waiting: _Signatures) -> None:
+    def _add_message(self, message: PlacedItem[MessageParam], signatures: _PendingSignatures) -> None:
         self._message_losses.report_fields(message)
         parts = self._content.parts(message.item.content, message.path, "content", message.first_part)
         for part in parts:
-            self._add_parts("model", [_signed(part, waiting)])
+            self._add_parts("model", [_sign_part(part, signatures)])
 
-    def _reasoning(self, reasoning: PlacedItem[ReasoningParam], waiting: _Signatures) -> None:
+    def _add_reasoning(self, reasoning: PlacedItem[ReasoningParam], signatures: _PendingSignatures) -> None:
         path, item = reasoning.path, reasoning.item
         report_unknown_fields(item, path, self._losses)
         envelope = unseal_reasoning(item.encrypted_content)
@@ -241,38 +245,38 @@ class _Contents:
                 self._add_parts("model", [PartOut(text=text, thought=True, thought_signature=signature)])
             case {"on": "text", "signature": str() as signature}:
                 if not self._sign_last_text(signature):
-                    waiting.for_text = signature
+                    signatures.text_signature = signature
             case {"on": "call" | "part", "signature": str() as signature}:
-                waiting.for_other = signature
+                signatures.other_signature = signature
             # Anything else is a summary of thoughts, which the server sends but does not accept: leaving it out is no
             # loss.
 
     def _sign_last_text(self, signature: str) -> bool:
         """Sign the last text of the model. Returns whether there was one."""
-        if not self._done or self._done[-1].role != "model":
+        if not self._contents or self._contents[-1].role != "model":
             return False
-        parts = self._done[-1].parts
+        parts = self._contents[-1].parts
         last = parts[-1]
         if type(last) is not PartOut or last.text is UNSET or last.thought_signature:
             return False
         parts[-1] = replace(last, thought_signature=signature)
         return True
 
-    def _call(self, answered: AnsweredCall, waiting: _Signatures, *, needs_signature: bool) -> PartOut:
+    def _call_part(self, answered: AnsweredCall, signatures: _PendingSignatures, *, needs_signature: bool) -> PartOut:
         path, call = answered.call.path, answered.call.item
         report_unknown_fields(call, path, self._losses)
-        signature = waiting.on_other()
-        if not signature and needs_signature and self._stand_in:
+        signature = signatures.take_for_other()
+        if not signature and needs_signature and self._missing_signature:
             self._losses.add(
                 path,
                 "the signature of a call",
                 "this server did not sign the call; its value for a missing signature is sent",
             )
-            signature = self._stand_in
-        sent = FunctionCallOut(
+            signature = self._missing_signature
+        call_out = FunctionCallOut(
             name=self._names.wire_name(ToolRef.from_call(call)), args=self._arguments(call, path), id=self._id(call)
         )
-        return PartOut(function_call=sent, thought_signature=signature or UNSET)
+        return PartOut(function_call=call_out, thought_signature=signature or UNSET)
 
     def _id(self, call: ToolCallParam) -> str | msgspec.UnsetType:
         return call.call_id if self._wire.call_ids else UNSET
@@ -283,14 +287,16 @@ class _Contents:
         return arguments_or_wrapper(call.arguments, path, self._losses)
 
     def _add_results(self, calls: list[AnsweredCall]) -> None:
-        lifted: list[AnyPartOut] = []
-        self._add_parts("user", [PartOut(function_response=self._result(answered, lifted)) for answered in calls])
-        self._add_parts("user", lifted)
+        lifted_parts: list[AnyPartOut] = []
+        self._add_parts(
+            "user", [PartOut(function_response=self._function_response(answered, lifted_parts)) for answered in calls]
+        )
+        self._add_parts("user", lifted_parts)
 
-    def _result(self, answered: AnsweredCall, lifted: list[AnyPartOut]) -> FunctionResponseOut:
+    def _function_response(self, answered: AnsweredCall, lifted_parts: list[AnyPartOut]) -> FunctionResponseOut:
         call, output = answered.call.item, answered.output
-        own = (output.item.extra or {}).get(TOOL_RESPONSE_FIELD)
-        if own is None:
+        native_response = (output.item.extra or {}).get(TOOL_RESPONSE_FIELD)
+        if native_response is None:
             report_unknown_fields(without_error_mark(output.item), output.path, self._losses)
         parts = (
             []
@@ -300,67 +306,73 @@ class _Contents:
         texts = (
             [output.item.output]
             if isinstance(output.item.output, str)
-            else [p.text for p in parts if type(p) is PartOut and p.text]
+            else [part.text for part in parts if type(part) is PartOut and part.text]
         )
         media = [part for part in parts if type(part) is not PartOut or part.text is UNSET]
-        result_media = self._media(media, call.call_id, texts, lifted)
+        result_media = self._media_in_result(media, call.call_id, texts, lifted_parts)
         text = "\n".join(texts)
-        failed = is_failed(output.item)
-        given = {"error": text or tool_error_text("")} if failed or text == NO_RESULT else {"output": text}
+        has_failed = is_failed(output.item)
+        response = {"error": text or tool_error_text("")} if has_failed or text == NO_RESULT else {"output": text}
         return FunctionResponseOut(
             name=self._names.wire_name(ToolRef.from_call(call)),
-            response=own if own is not None else given,
+            response=native_response if native_response is not None else response,
             id=self._id(call),
             parts=result_media or UNSET,
         )
 
-    def _media(
-        self, media: list[AnyPartOut], call_id: str, texts: list[str], lifted: list[AnyPartOut]
+    def _media_in_result(
+        self, media: list[AnyPartOut], call_id: str, texts: list[str], lifted_parts: list[AnyPartOut]
     ) -> list[ResultMediaOut]:
-        """TOOL-6: media stay in the result or move to `lifted`, labelled with their call; a note replaces them."""
+        """TOOL-6: media stay in the result or move to `lifted_parts` with a label; a note replaces them."""
         result_media: list[ResultMediaOut] = []
         for index, part in enumerate(media, 1):
             if self._wire.images_in_results and type(part) is PartOut and part.inline_data:
                 result_media.append(ResultMediaOut(inline_data=part.inline_data))
             else:
                 texts.append(f"[media {index} of this result follows below]")
-                lifted += [PartOut(text=f"Media {index} of the result of call {call_id}:"), part]
+                lifted_parts += [PartOut(text=f"Media {index} of the result of call {call_id}:"), part]
         return result_media
 
     def _add_parts(self, role: Literal["user", "model"], parts: list[AnyPartOut]) -> None:
         """Add parts for a role. The API wants roles to alternate, so parts of the same role are joined."""
         if not parts:
             return
-        if self._done and self._done[-1].role == role:
-            self._done[-1].parts.extend(parts)
+        if self._contents and self._contents[-1].role == role:
+            self._contents[-1].parts.extend(parts)
         else:
-            self._done.append(ContentOut(role=role, parts=list(parts)))
+            self._contents.append(ContentOut(role=role, parts=list(parts)))
 
 
 _Entry = tuple[str, ReasoningParam | PlacedItem[MessageParam] | AnsweredCall]
 
 
-def _in_input_order(turn: AssistantTurn) -> list[_Entry]:
+def _entries_in_input_order(turn: AssistantTurn) -> list[_Entry]:
     """The entries of a turn in their input order: a signature belongs to the entry next to it."""
     entries: list[tuple[list[int], _Entry]] = [
-        *((_place(one.path, one.first_part), (one.path, one.item)) for one in turn.reasoning),
-        *((_place(one.path, one.first_part), (one.path, one)) for one in turn.messages),
-        *((_place(one.call.path, 0), (one.call.path, one)) for one in turn.calls),
+        *((_position(placed.path, placed.first_part), (placed.path, placed.item)) for placed in turn.reasoning),
+        *((_position(placed.path, placed.first_part), (placed.path, placed)) for placed in turn.messages),
+        *((_position(placed.call.path, 0), (placed.call.path, placed)) for placed in turn.calls),
     ]
-    return [entry for _, entry in sorted(entries, key=lambda one: one[0])]
+    return [entry for _, entry in sorted(entries, key=lambda placed: placed[0])]
 
 
-def _place(path: str, first: int) -> list[int]:
+def _position(path: str, first: int) -> list[int]:
     return [*map(int, NUMBER.findall(path)), first]
 
 
-def _signed(part: AnyPartOut, waiting: _Signatures) -> AnyPartOut:
+def _sign_part(part: AnyPartOut, signatures: _PendingSignatures) -> AnyPartOut:
     if isinstance(part, dict):
-        return {**part, "thoughtSignature": Raw(msgspec.json.encode(waiting.on_other()))} if waiting.for_other else part
-    return replace(part, thought_signature=waiting.on_text()) if waiting.for_text and part.text else part
+        return (
+            {**part, "thoughtSignature": Raw(msgspec.json.encode(signatures.take_for_other()))}
+            if signatures.other_signature
+            else part
+        )
+    return (
+        replace(part, thought_signature=signatures.take_for_text()) if signatures.text_signature and part.text else part
+    )
 
 
-MEDIA: Final = frozenset((InputAudio, InputFileParam, InputImageParam, InputVideo))
+MEDIA_TYPES: Final = frozenset((InputAudio, InputFileParam, InputImageParam, InputVideo))
 EARLIER_MESSAGES_OMITTED: Final = "[earlier messages omitted]"
 CONTINUE: Final = "Continue."
 NUMBER: Final = re.compile(r"\[(\d+)\]")

@@ -57,7 +57,7 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
     extra = _native_fields(client_request, losses) | {
         PREFIX + name: raw for name, raw in unknown_fields_of(settings).items()
     }
-    format = _format(settings, extra)
+    format = _output_format(settings, extra)
     include = [ENCRYPTED_IF_ANY, LOGPROBS] if settings.response_logprobs else [ENCRYPTED_IF_ANY]
     request = Request(
         model=client_request.model.removeprefix("models/") if client_request.model else UNSET,
@@ -98,16 +98,16 @@ def to_camel_case(name: str) -> str:
 def _native_fields(client_request: RequestIn, losses: Losses) -> dict[str, Raw]:
     """The fields beside `generationConfig` that only this dialect has."""
     config = native_tool_config(client_request)
-    own = {PREFIX + "toolConfig": config} if config is not None else {}
+    native_fields = {PREFIX + "toolConfig": config} if config is not None else {}
     for name, raw in unknown_fields_of(client_request).items():
         if name in TOP_LEVEL_FIELDS:
-            own[PREFIX + name] = raw
+            native_fields[PREFIX + name] = raw
         else:
             losses.add(name, f"the unknown field {name!r}", "it is unknown whether the server accepts it")
-    return own
+    return native_fields
 
 
-def _format(settings: GenerationConfigIn, extra: dict[str, Raw]) -> TextFormatParam | UnsetType:
+def _output_format(settings: GenerationConfigIn, extra: dict[str, Raw]) -> TextFormatParam | UnsetType:
     """REQ-1. An output format that the hub cannot express (an enum, for example) is sent only to servers of this
     dialect.
     """
@@ -152,9 +152,16 @@ def _reasoning(
 def _normalize(value: Any) -> Any:
     match value:
         case dict():
-            named = {to_camel_case(name): member for name, member in value.items()}
-            named |= {name: [named[name]] for name in LIST_MEMBERS if isinstance(named.get(name), dict)}
-            return {name: member if name in USER_JSON_MEMBERS else _normalize(member) for name, member in named.items()}
+            camel_case_members = {to_camel_case(name): member for name, member in value.items()}
+            camel_case_members |= {
+                name: [camel_case_members[name]]
+                for name in LIST_MEMBERS
+                if isinstance(camel_case_members.get(name), dict)
+            }
+            return {
+                name: member if name in USER_JSON_MEMBERS else _normalize(member)
+                for name, member in camel_case_members.items()
+            }
         case list():
             return [_normalize(member) for member in value]
         case _:

@@ -61,17 +61,17 @@ def request_from_hub(request: Request, wire: GeminiWire = GeminiWire()) -> tuple
     losses.extend(tools.losses)
     leading_system_texts = [request.instructions] if request.instructions else []
     extra = _native_fields(request, wire, losses)
-    generation = _generation(request, wire, losses, has_own_thinking="thinkingConfig" in extra)
-    generation = _with_format(generation, request, wire, losses, leading_system_texts, beside_tools=tools.has_functions)
+    generation = _generation_config(request, wire, losses, has_own_thinking="thinkingConfig" in extra)
+    generation = _add_format(generation, request, wire, losses, leading_system_texts, beside_tools=tools.has_functions)
     report_unsupported_fields(request, UNSUPPORTED_FIELDS, KNOWN_INCLUDES, losses)
     if request.text and request.text.verbosity:
         losses.add("text.verbosity", f"the verbosity {request.text.verbosity!r}", "the API has no equivalent")
     body = RequestOut(
         contents=history.contents,
-        system_instruction=_system([*leading_system_texts, *history.system]),
+        system_instruction=_system_content([*leading_system_texts, *history.system]),
         tools=tools.encoded,
         tool_config=tools.tool_config(request, losses),
-        generation_config=_members(
+        generation_config=_merge_members(
             generation, {name: raw for name, raw in extra.items() if name not in TOP_LEVEL_FIELDS}, losses
         )
         or UNSET,
@@ -79,11 +79,13 @@ def request_from_hub(request: Request, wire: GeminiWire = GeminiWire()) -> tuple
     return _encode_body(body, {name: raw for name, raw in extra.items() if name in TOP_LEVEL_FIELDS}), losses
 
 
-def _system(texts: list[str]) -> ContentOut | UnsetType:
+def _system_content(texts: list[str]) -> ContentOut | UnsetType:
     return ContentOut(parts=[PartOut(text="\n\n".join(texts))]) if texts else UNSET
 
 
-def _generation(request: Request, wire: GeminiWire, losses: Losses, *, has_own_thinking: bool) -> GenerationConfigOut:
+def _generation_config(
+    request: Request, wire: GeminiWire, losses: Losses, *, has_own_thinking: bool
+) -> GenerationConfigOut:
     if_supported = SupportedFields(wire.fields, losses)
     wants_logprobs = True if request.top_logprobs or LOGPROBS in (request.include or ()) else UNSET
     logprobs = if_supported("responseLogprobs", wants_logprobs, "top_logprobs" if request.top_logprobs else "include")
@@ -95,11 +97,13 @@ def _generation(request: Request, wire: GeminiWire, losses: Losses, *, has_own_t
         frequency_penalty=if_supported("frequencyPenalty", request.frequency_penalty, "frequency_penalty"),
         response_logprobs=logprobs,
         logprobs=if_supported("logprobs", request.top_logprobs or UNSET, "top_logprobs") if logprobs else UNSET,
-        thinking_config=_thinking(request, wire, losses) if request.reasoning and not has_own_thinking else UNSET,
+        thinking_config=_thinking_config(request, wire, losses)
+        if request.reasoning and not has_own_thinking
+        else UNSET,
     )
 
 
-def _thinking(request: Request, wire: GeminiWire, losses: Losses) -> ThinkingConfigOut | UnsetType:
+def _thinking_config(request: Request, wire: GeminiWire, losses: Losses) -> ThinkingConfigOut | UnsetType:
     """RSN-4: effort as a budget or a level, depending on the model. Thoughts are requested together with reasoning."""
     reasoning = request.reasoning or ReasoningConfigParam()
     effort, model = reasoning.effort or None, _model(request)
@@ -126,7 +130,7 @@ def _thinking(request: Request, wire: GeminiWire, losses: Losses) -> ThinkingCon
     return ThinkingConfigOut(thinking_budget=budget, include_thoughts=shows_thoughts or UNSET)
 
 
-def _with_format(
+def _add_format(
     settings: GenerationConfigOut,
     request: Request,
     wire: GeminiWire,
@@ -148,25 +152,25 @@ def _with_format(
             "the enforcement of JSON output",
             "with tools, the format is only described in the system text",
         )
-        leading_system_texts.append(_rule(schema))
+        leading_system_texts.append(_format_rule(schema))
         return settings
-    json = msgspec.structs.replace(settings, response_mime_type="application/json")
+    json_settings = msgspec.structs.replace(settings, response_mime_type="application/json")
     if schema is None:
-        return json
+        return json_settings
     if wire.json_output == "json_object":
         losses.add(
             "text.format",
             "the enforcement of the schema",
             "the schema is only described in the system text; the server enforces JSON",
         )
-        leading_system_texts.append(_rule(schema))
-        return json
+        leading_system_texts.append(_format_rule(schema))
+        return json_settings
     if wire.schemas == "openapi":
         return msgspec.structs.replace(
-            json, response_schema=narrow_schema(schema, OPENAPI_SUBSET, "text.format.schema", losses)
+            json_settings, response_schema=narrow_schema(schema, OPENAPI_SUBSET, "text.format.schema", losses)
         )
     return msgspec.structs.replace(
-        json, response_json_schema=narrow_schema(schema, OUTPUT_SUBSET, "text.format.schema", losses)
+        json_settings, response_json_schema=narrow_schema(schema, OUTPUT_SUBSET, "text.format.schema", losses)
     )
 
 
@@ -180,7 +184,7 @@ def _schema(format: JsonSchemaFormatParam, losses: Losses) -> JsonSchema | None:
     return schema
 
 
-def _rule(schema: JsonSchema | None) -> str:
+def _format_rule(schema: JsonSchema | None) -> str:
     return JSON_RULE if schema is None else schema_rule(schema)
 
 
@@ -191,18 +195,18 @@ def _model(request: Request) -> str:
 
 def _native_fields(request: Request, wire: GeminiWire, losses: Losses) -> dict[str, Raw]:
     """Fields of clients of this dialect under their own names, and equivalent fields of other dialects (REQ-7)."""
-    own: dict[str, Raw] = {}
+    native_fields: dict[str, Raw] = {}
     for name, raw in (request.extra or {}).items():
-        sent = name.removeprefix(PREFIX) if name.startswith(PREFIX) else EQUIVALENT_FIELDS.get(name)
+        wire_name = name.removeprefix(PREFIX) if name.startswith(PREFIX) else EQUIVALENT_FIELDS.get(name)
         if is_handled_by_gateway(name, raw, request):
             continue
-        if sent is None:
+        if wire_name is None:
             losses.add(name, f"the unknown field {name!r}", "it is unknown whether the server accepts it")
-        elif sent in RESERVED or (name in EQUIVALENT_FIELDS and sent not in wire.fields):
+        elif wire_name in RESERVED_FIELDS or (name in EQUIVALENT_FIELDS and wire_name not in wire.fields):
             losses.add(name, f"the field {name!r}", "the server does not support it")
         else:
-            own[sent] = _as_list(raw) if sent == "stopSequences" else raw
-    return own
+            native_fields[wire_name] = _as_list(raw) if wire_name == "stopSequences" else raw
+    return native_fields
 
 
 def _as_list(raw: Raw) -> Raw:
@@ -210,9 +214,9 @@ def _as_list(raw: Raw) -> Raw:
     return Raw(b"[%b]" % bytes(raw)) if bytes(raw).lstrip().startswith(b'"') else raw
 
 
-def _members(settings: GenerationConfigOut, own: dict[str, Raw], losses: Losses) -> dict[str, Any]:
+def _merge_members(settings: GenerationConfigOut, native_fields: dict[str, Raw], losses: Losses) -> dict[str, Any]:
     members: dict[str, Any] = msgspec.json.decode(codec.encode(settings), type=dict[str, Raw])
-    for name, raw in own.items():
+    for name, raw in native_fields.items():
         if name in members:
             losses.add(PREFIX + name, f"the field {name!r}", "another field sets it")
         else:
@@ -228,7 +232,7 @@ def _encode_body(body: RequestOut, extra: dict[str, Raw]) -> bytes:
 
 JSON_RULE: Final = "Answer with one JSON object and with nothing else when you call no more tools."
 #: Never taken from unknown fields: the answer reader relies on them, or a hub field sets them.
-RESERVED: Final = ("contents", "systemInstruction", "tools", "generationConfig", "candidateCount")
+RESERVED_FIELDS: Final = ("contents", "systemInstruction", "tools", "generationConfig", "candidateCount")
 KNOWN_INCLUDES: Final[tuple[str, ...]] = (*get_args(Include), ENCRYPTED_IF_ANY)
 UNSUPPORTED_FIELDS: Final = (
     "metadata",

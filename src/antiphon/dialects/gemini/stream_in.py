@@ -66,7 +66,7 @@ class EventsToHub(StreamToHub):
                 answer.message_texts.append(text)
                 self._writer.add_text(key, text)
                 return self._take_events()
-        self._read(frame.data)
+        self._read_data(frame.data)
         return self._take_events()
 
     def text_run(self, frames: list[sse.Frame], index: int) -> tuple[TextRun | None, int]:
@@ -95,7 +95,7 @@ class EventsToHub(StreamToHub):
 
     def _read_whole(self, body: bytes) -> None:
         """A whole answer is one frame."""
-        chunk = self._read(body)
+        chunk = self._read_data(body)
         if self._has_ended:
             return
         if not self._stop_reason and (chunk is None or not any(chunk.candidates or ())):
@@ -104,13 +104,13 @@ class EventsToHub(StreamToHub):
             self._stop_reason = self._stop_reason or "STOP"
             self._end_response()
 
-    def _read(self, data: bytes) -> Chunk | None:
+    def _read_data(self, data: bytes) -> Chunk | None:
         try:
             chunk = _decode(data)
         except ValueError:  # every msgspec error is a ValueError
             self._read_undecodable(data)
             return None
-        self._chunk(chunk)
+        self._read_chunk(chunk)
         return chunk
 
     def _read_undecodable(self, data: bytes) -> None:
@@ -119,7 +119,7 @@ class EventsToHub(StreamToHub):
         if data and data != sse.DONE:
             self._fail(invalid_upstream_data("a frame that is not generated content", data))
 
-    def _chunk(self, chunk: Chunk) -> None:
+    def _read_chunk(self, chunk: Chunk) -> None:
         if chunk.error:
             self._fail(error_in_answer(chunk.error))
             return
@@ -127,7 +127,7 @@ class EventsToHub(StreamToHub):
             self._writer.start()
         self._usage = chunk.usage_metadata or self._usage
         if chunk.prompt_feedback is not None:
-            self._feedback(chunk.prompt_feedback)
+            self._read_feedback(chunk.prompt_feedback)
         for at, candidate in enumerate(chunk.candidates or ()):
             if candidate is None:
                 continue
@@ -140,7 +140,7 @@ class EventsToHub(StreamToHub):
             self._stop_reason = candidate.finish_reason or self._stop_reason
             self._finish_message = candidate.finish_message or self._finish_message
 
-    def _feedback(self, feedback: PromptFeedbackIn) -> None:
+    def _read_feedback(self, feedback: PromptFeedbackIn) -> None:
         """REQ-3: a blocked prompt ends the answer like a content filter."""
         if feedback.block_reason:
             self._stop_reason = "SAFETY"
@@ -152,7 +152,7 @@ class EventsToHub(StreamToHub):
         reason, finish_message = self._stop_reason, sanitize_text(self._finish_message)
         if finish_message:
             self.losses.add("finishMessage", finish_message, "Open Responses has no equivalent")
-        incomplete = INCOMPLETE.get(reason)
+        incomplete = INCOMPLETE_REASONS.get(reason)
         if incomplete is None and reason != "STOP":
             self.losses.add(
                 "finishReason",
@@ -180,20 +180,20 @@ def usage_to_hub(usage: UsageIn | None) -> Usage | None:
     """REQ-4: the hub's output count includes thoughts, the API's does not. Both input counts include cached tokens."""
     if usage is None:
         return None
-    read = (usage.prompt_token_count or 0) + (usage.tool_use_prompt_token_count or 0)
+    input_tokens = (usage.prompt_token_count or 0) + (usage.tool_use_prompt_token_count or 0)
     thoughts = usage.thoughts_token_count or 0
-    written = (usage.candidates_token_count or 0) + thoughts
+    output_tokens = (usage.candidates_token_count or 0) + thoughts
     return Usage(
-        input_tokens=read,
-        output_tokens=written,
-        total_tokens=usage.total_token_count or read + written,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        total_tokens=usage.total_token_count or input_tokens + output_tokens,
         input_tokens_details=InputTokensDetails(cached_tokens=usage.cached_content_token_count or 0),
         output_tokens_details=OutputTokensDetails(reasoning_tokens=thoughts),
     )
 
 
 MAX_MISSES: Final = 8
-INCOMPLETE: Final[dict[str, str]] = {
+INCOMPLETE_REASONS: Final[dict[str, str]] = {
     "MAX_TOKENS": "max_output_tokens",
     "SAFETY": "content_filter",
     "RECITATION": "content_filter",

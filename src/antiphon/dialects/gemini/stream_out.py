@@ -37,7 +37,7 @@ class EventsFromHub(StreamFromHub):
     def __init__(self, request: Request, *, as_json_array: bool = False) -> None:
         super().__init__()
         self._answer = AnswerFromHub(request, self.losses)
-        self._array = as_json_array
+        self._as_json_array = as_json_array
         self._before, self._after = (b"[", b"\n") if as_json_array else (b"data: ", b"\n\n")
         self._answer_template = AnswerOut(candidates=[], model_version=request.model or "", response_id="")
         self._head, self._tail = self._around_text()
@@ -49,26 +49,26 @@ class EventsFromHub(StreamFromHub):
         if (
             type(event) is OutputTextDelta
             and not event.logprobs
-            and not self._array
+            and not self._as_json_array
             and not self._answer.pending_signature
         ):
-            return self._text(event.delta)
+            return self._text_frame(event.delta)
         return self._feed_event(event)
 
     def text_run(self, run: TextRun) -> bytes:
         """The frames of a run of text deltas, equal to those of its single events."""
-        if self._array or self._answer.pending_signature:
+        if self._as_json_array or self._answer.pending_signature:
             return b"".join(map(self.feed, run.events()))
-        return b"".join(map(self._text, run.deltas))
+        return b"".join(map(self._text_frame, run.deltas))
 
     def finish(self) -> bytes:
         """The end of the stream."""
         if self._is_finished:
             return b""
         self._is_finished = True
-        return super().finish() + (b"]" if self._array else b"")
+        return super().finish() + (b"]" if self._as_json_array else b"")
 
-    def _text(self, text: str) -> bytes:
+    def _text_frame(self, text: str) -> bytes:
         """A frame with text only. No signature is pending, so every such frame has the same head and tail."""
         if not text:
             return b""
@@ -105,10 +105,10 @@ class EventsFromHub(StreamFromHub):
         return self._write_frame(_encode(msgspec.structs.replace(self._answer_template, **members)))
 
     def _write_frame(self, data: bytes) -> bytes:
-        written = self._before + escape_line_ends(data) + self._after
-        if self._array:
+        frame = self._before + escape_line_ends(data) + self._after
+        if self._as_json_array:
             self._before = b","
-        return written
+        return frame
 
 
 def response_from_hub(response: Response, request: Request) -> tuple[bytes, Losses]:

@@ -41,7 +41,8 @@ def tools_to_hub(tools: list[ToolIn]) -> list[ToolParam] | UnsetType:
     for index, tool in enumerate(tools):
         path = f"tools[{index}].functionDeclarations"
         hub_tools += [
-            _function(one, f"{path}[{number}]", budget) for number, one in enumerate(tool.function_declarations or ())
+            _function(declaration, f"{path}[{declaration_index}]", budget)
+            for declaration_index, declaration in enumerate(tool.function_declarations or ())
         ]
         hub_tools += [_native_tool(name, raw) for name, raw in unknown_fields_of(tool).items()]
     return hub_tools or UNSET
@@ -49,17 +50,17 @@ def tools_to_hub(tools: list[ToolIn]) -> list[ToolParam] | UnsetType:
 
 def tool_choice_to_hub(request: RequestIn) -> ToolChoiceParam | UnsetType:
     """The tool choice. `VALIDATED` leaves the choice to the model."""
-    calling = request.tool_config.function_calling_config if request.tool_config else UNSET
-    if not calling:
+    calling_config = request.tool_config.function_calling_config if request.tool_config else UNSET
+    if not calling_config:
         return UNSET
-    given = (calling.mode or "MODE_UNSPECIFIED").upper()
-    if given not in MODES:
+    mode_name = (calling_config.mode or "MODE_UNSPECIFIED").upper()
+    if mode_name not in MODES:
         path = "toolConfig.functionCallingConfig.mode"
-        raise InvalidValue(f"{path}: expected one of {', '.join(MODES)}, got {given[:40]!r}", param=path)
-    mode = MODES[given]
-    names = calling.allowed_function_names or []
-    if not names or given in MODES_WITHOUT_NAMES:
-        return UNSET if given == "MODE_UNSPECIFIED" else mode
+        raise InvalidValue(f"{path}: expected one of {', '.join(MODES)}, got {mode_name[:40]!r}", param=path)
+    mode = MODES[mode_name]
+    names = calling_config.allowed_function_names or []
+    if not names or mode_name in MODES_WITHOUT_NAMES:
+        return UNSET if mode_name == "MODE_UNSPECIFIED" else mode
     if len(names) == 1 and mode == "required":
         return SpecificFunction(name=names[0])
     return AllowedToolsParam(tools=[SpecificFunction(name=name) for name in names], mode=mode)
@@ -70,9 +71,11 @@ def native_tool_config(request: RequestIn) -> Raw | None:
     config = request.tool_config
     if not config:
         return None
-    calling = config.function_calling_config or FunctionCallingConfigIn()
+    calling_config = config.function_calling_config or FunctionCallingConfigIn()
     has_native_settings = (
-        unknown_fields_of(config) or unknown_fields_of(calling) or (calling.mode or "").upper() == "VALIDATED"
+        unknown_fields_of(config)
+        or unknown_fields_of(calling_config)
+        or (calling_config.mode or "").upper() == "VALIDATED"
     )
     return Raw(codec.encode(config)) if has_native_settings else None
 

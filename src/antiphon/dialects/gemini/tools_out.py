@@ -54,12 +54,12 @@ class ToolsFromHub:
         self._budget = SchemaBudget()
         self._offered: ToolsByName[FunctionDeclarationOut] = ToolsByName(self.losses)
         self._functions = self._offered.by_name
-        self._own: list[dict[str, Raw]] = []
+        self._native_tools: list[dict[str, Raw]] = []
         for path, tool, namespace in tools_with_paths(request, self.losses, "the API has no namespaces of tools"):
-            self._take(path, tool, namespace)
+            self._add_tool(path, tool, namespace)
         functions = [ToolOut(function_declarations=list(self._functions.values()))] if self._functions else []
-        sent = [*functions, *self._own]
-        self.encoded: Raw | UnsetType = Raw(codec.encode(sent)) if sent else UNSET
+        tools = [*functions, *self._native_tools]
+        self.encoded: Raw | UnsetType = Raw(codec.encode(tools)) if tools else UNSET
 
     @property
     def has_functions(self) -> bool:
@@ -74,13 +74,13 @@ class ToolsFromHub:
             case None | UnsetType():
                 return UNSET
             case str():
-                return self._mode(MODES[choice], None, losses)
+                return self._tool_config(MODES[choice], None, losses)
             case UnknownToolChoice():
                 losses.add("tool_choice", f"the tool choice {choice.kind!r}", "the API has no equivalent")
                 return UNSET
             case SpecificFunction() | SpecificCustom():
                 report_unknown_fields(choice, "tool_choice", losses)
-                return self._mode("ANY", [self._names.wire_name(ToolRef.from_choice(choice))], losses)
+                return self._tool_config("ANY", [self._names.wire_name(ToolRef.from_choice(choice))], losses)
             case AllowedToolsParam():
                 report_unknown_fields(choice, "tool_choice", losses)
                 allowed = [
@@ -89,23 +89,25 @@ class ToolsFromHub:
                     if not isinstance(tool, UnknownToolChoice)
                 ]
                 if choice.mode == "required":
-                    return self._mode("ANY", allowed, losses)
+                    return self._tool_config("ANY", allowed, losses)
                 # TOOL-3: the API takes allowed names only with a forced call; policy withholds calls outside the set.
-                return self._mode(MODES[choice.mode or "auto"], None, losses)
+                return self._tool_config(MODES[choice.mode or "auto"], None, losses)
             case _ as never:
                 assert_never(never)
 
-    def _take(self, path: str, tool: ToolParam, namespace: str | None) -> None:
+    def _add_tool(self, path: str, tool: ToolParam, namespace: str | None) -> None:
         losses = self.losses
         match tool:
             case FunctionToolParam():
                 name = self._names.wire_name(("function", tool.name, namespace))
-                offered = self._function(tool, name, path)
+                declaration = self._function_declaration(tool, name, path)
             case CustomTool():
                 name = self._names.wire_name(("custom", tool.name, namespace))
-                offered = self._custom(tool, name, path)
+                declaration = self._custom_declaration(tool, name, path)
             case UnknownTool() if tool.kind.startswith(PREFIX):
-                self._own.append({member: raw for member, raw in tool.raw_members().items() if member != "type"})
+                self._native_tools.append(
+                    {member: raw for member, raw in tool.raw_members().items() if member != "type"}
+                )
                 return
             case _:
                 losses.add(path, f"a tool of type {type_of(tool)!r}", "the API has no equivalent")
@@ -114,23 +116,25 @@ class ToolsFromHub:
             report_unknown_fields(tool, path, losses)
         if tool.defer_loading:
             losses.add(f"{path}.defer_loading", "deferred loading of the tool", "every tool is offered at once")
-        self._offered.add(name, offered, path)
+        self._offered.add(name, declaration, path)
 
-    def _function(self, tool: FunctionToolParam, name: str, path: str) -> FunctionDeclarationOut:
+    def _function_declaration(self, tool: FunctionToolParam, name: str, path: str) -> FunctionDeclarationOut:
         if tool.strict:
             self.losses.add(f"{path}.strict", "strict arguments", "the API has no equivalent")
-        declared = self._declared(name, tool.description or "", tool.parameters or {}, f"{path}.parameters")
-        own = {NATIVE_MEMBERS[member]: raw for member, raw in (tool.extra or {}).items() if member in NATIVE_MEMBERS}
-        return replace(declared, **own) if own else declared
+        declaration_out = self._declaration(name, tool.description or "", tool.parameters or {}, f"{path}.parameters")
+        native_members = {
+            NATIVE_MEMBERS[member]: raw for member, raw in (tool.extra or {}).items() if member in NATIVE_MEMBERS
+        }
+        return replace(declaration_out, **native_members) if native_members else declaration_out
 
-    def _custom(self, tool: CustomTool, name: str, path: str) -> FunctionDeclarationOut:
+    def _custom_declaration(self, tool: CustomTool, name: str, path: str) -> FunctionDeclarationOut:
         description = freeform_tools.description(tool, path, self.losses)
         schema = freeform_tools.schema()
         if self._wire.schemas == "openapi":
             del schema["additionalProperties"]  # it adds nothing for one string
-        return self._declared(name, description, schema, path)
+        return self._declaration(name, description, schema, path)
 
-    def _declared(self, name: str, description: str, schema: JsonSchema, path: str) -> FunctionDeclarationOut:
+    def _declaration(self, name: str, description: str, schema: JsonSchema, path: str) -> FunctionDeclarationOut:
         sent_description = description or UNSET
         if not schema.get("properties") and set(schema) <= UNCONSTRAINING_KEYWORDS:
             return FunctionDeclarationOut(
@@ -141,20 +145,20 @@ class ToolsFromHub:
                 self.losses.add(f"{path}.type", "the type of the arguments", "arguments are always an object")
             schema = {**schema, "type": "object"}
         if self._wire.schemas == "json_schema":
-            sent = narrow_schema(schema, TOOL_SUBSET, path, self.losses, self._budget)
-            return FunctionDeclarationOut(name=name, description=sent_description, parameters_json_schema=sent)
-        sent = narrow_schema(schema, OPENAPI_SUBSET, path, self.losses, self._budget)
-        return FunctionDeclarationOut(name=name, description=sent_description, parameters=sent)
+            wire_schema = narrow_schema(schema, TOOL_SUBSET, path, self.losses, self._budget)
+            return FunctionDeclarationOut(name=name, description=sent_description, parameters_json_schema=wire_schema)
+        wire_schema = narrow_schema(schema, OPENAPI_SUBSET, path, self.losses, self._budget)
+        return FunctionDeclarationOut(name=name, description=sent_description, parameters=wire_schema)
 
-    def _mode(self, mode: Any, names: Collection[str] | None, losses: Losses) -> ToolConfigOut | UnsetType:
-        offered = [name for name in names if name in self._functions] if names is not None else None
-        if mode == "ANY" and not (self._functions if offered is None else offered):
+    def _tool_config(self, mode: Any, names: Collection[str] | None, losses: Losses) -> ToolConfigOut | UnsetType:
+        offered_names = [name for name in names if name in self._functions] if names is not None else None
+        if mode == "ANY" and not (self._functions if offered_names is None else offered_names):
             losses.add("tool_choice", "a forced tool call", "the tool could not be offered")
             return UNSET
         if not self._functions:
             return UNSET
         return ToolConfigOut(
-            function_calling_config=FunctionCallingConfigOut(mode=mode, allowed_function_names=offered or UNSET)
+            function_calling_config=FunctionCallingConfigOut(mode=mode, allowed_function_names=offered_names or UNSET)
         )
 
 

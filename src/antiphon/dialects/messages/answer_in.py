@@ -38,10 +38,10 @@ class AnswerToHub:
         self._losses = losses
         self._names = names
         self._wire = wire
-        self._items = 0
+        self._item_count = 0
         self._blocks: dict[int, _Block] = {}
-        self._last: _Block | None = None  # the block whose item was announced last
-        self._idle: _Block | None = None  # that block after it stopped, while its item is open
+        self._last_block: _Block | None = None  # the block whose item was announced last
+        self._idle_block: _Block | None = None  # that block after it stopped, while its item is open
         self._sendable_calls = SendableCalls("tool_use", losses, new_id)
         #: The writer's key of the open text block, and its index; None if no text block is open.
         self.open_text_key: int | None = None
@@ -68,12 +68,12 @@ class AnswerToHub:
             case "text":
                 self._start_text(index, block)
             case "thinking":
-                self._blocks[index] = _Thinking()
+                self._blocks[index] = _ThinkingBlock()
                 self.add_delta(index, DeltaIn(thinking=block.thinking, signature=block.signature))
             case "redacted_thinking":
-                redacted = _Thinking(redacted=block.data or "")
+                redacted = _ThinkingBlock(redacted=block.data or "")
                 self._blocks[index] = redacted
-                self._begin(redacted)
+                self._begin_item(redacted)
             case "tool_use":
                 self._start_call(index, block, raw)
             case kind:
@@ -83,15 +83,19 @@ class AnswerToHub:
         """Add a piece of a block. Text and thoughts for a block that did not start open one."""
         block = self._blocks.get(index)
         if delta.text:
-            self._add_text(index, block if type(block) is _Text else self._replace_block(index, _Text()), delta.text)
+            self._add_text(
+                index, block if type(block) is _TextBlock else self._replace_block(index, _TextBlock()), delta.text
+            )
         if delta.thinking or delta.signature:
-            thinking = block if type(block) is _Thinking else self._replace_block(index, _Thinking())
+            thinking = block if type(block) is _ThinkingBlock else self._replace_block(index, _ThinkingBlock())
             self._add_thought(thinking, delta.thinking or "", delta.signature or "")
         if delta.partial_json:
             self._add_arguments(index, block, delta.partial_json)
         if delta.citation:
             self._writer.count_bytes(PART_OVERHEAD_BYTES + len(delta.citation))
-            (block if type(block) is _Text else self._replace_block(index, _Text())).citations.append(delta.citation)
+            (block if type(block) is _TextBlock else self._replace_block(index, _TextBlock())).citations.append(
+                delta.citation
+            )
 
     def add_unknown_delta(self, index: int, kind: str, event: bytes) -> None:
         """Add a delta of an unknown kind; `event` contains it."""
@@ -99,7 +103,7 @@ class AnswerToHub:
         if type(block) is not _NativeBlock or kind != f"{block.kind}_delta":
             self._losses.add(f"content[{index}]", f"a delta of type {kind[:50]!r}", "Open Responses has no equivalent")
             return
-        members = _decode_raw_delta(event).delta if _decoded(event) is not None else {}
+        members = _decode_raw_delta(event).delta if _decode_or_none(event) is not None else {}
         if not members:
             self._losses.add(f"content[{index}]", f"a delta of type {kind[:50]!r}", "it is not valid JSON")
         block.members |= {name: value for name, value in members.items() if name != "type" and bytes(value) != b"null"}
@@ -110,11 +114,11 @@ class AnswerToHub:
         match block:
             case None:
                 return
-            case _Text():
+            case _TextBlock():
                 self._end_text(index, block)
-            case _Thinking():
+            case _ThinkingBlock():
                 self._seal(block)
-            case _Call():
+            case _CallBlock():
                 pass
             case _NativeBlock():
                 self._end_native(index, block)
@@ -122,48 +126,48 @@ class AnswerToHub:
                 assert_never(never)
         if block.key is None or type(block) is _NativeBlock:
             return
-        if block is self._last:
-            self._idle = block
+        if block is self._last_block:
+            self._idle_block = block
         else:
-            self._close(block)
+            self._close_item(block)
 
     def add_refusal(self, explanation: str) -> None:
         """STR-11: add a refusal with this text."""
         for index in self.open_indices:
             self.stop_block(index)
-        refusal = _Text()
-        self._begin(refusal)
+        refusal = _TextBlock()
+        self._begin_item(refusal)
         assert refusal.key is not None
         self._writer.add_refusal(refusal.key, explanation)
-        self._idle = refusal
+        self._idle_block = refusal
 
     def finish(self, outcome: StreamOutcome) -> None:
         """End the answer. Items that are still open are closed with the response."""
         for index in self.open_indices:
             self.stop_block(index)
-        if self._idle is not None and outcome == "completed":
-            self._close(self._idle)
-        elif type(self._idle) is _Call:
-            self._end_call(self._idle, cut=True)
-        self._idle = None
+        if self._idle_block is not None and outcome == "completed":
+            self._close_item(self._idle_block)
+        elif type(self._idle_block) is _CallBlock:
+            self._end_call(self._idle_block, was_cut=True)
+        self._idle_block = None
 
     # Items
 
-    def _begin(self, block: _Block) -> None:
+    def _begin_item(self, block: _Block) -> None:
         """Give a block its item key. The idle item is closed first, unless a text follows a text."""
-        idle, self._idle, self._last = self._idle, None, block
-        if type(idle) is _Text and type(block) is _Text:
+        idle, self._idle_block, self._last_block = self._idle_block, None, block
+        if type(idle) is _TextBlock and type(block) is _TextBlock:
             block.key = idle.key
             return
         if idle is not None:
-            self._close(idle)
-        self._items += 1
-        block.key = self._items
+            self._close_item(idle)
+        self._item_count += 1
+        block.key = self._item_count
 
-    def _close(self, block: _Block) -> None:
+    def _close_item(self, block: _Block) -> None:
         assert block.key is not None
-        if type(block) is _Call:
-            self._end_call(block, cut=False)
+        if type(block) is _CallBlock:
+            self._end_call(block, was_cut=False)
         self._writer.close_item(block.key)
 
     def _replace_block(self, index: int, block: _AnyBlock) -> _AnyBlock:
@@ -175,28 +179,28 @@ class AnswerToHub:
     # Text
 
     def _start_text(self, index: int, block: AnswerBlockIn) -> None:
-        text = _Text(citations=list(block.citations or ()))
+        text = _TextBlock(citations=list(block.citations or ()))
         self._blocks[index] = text
         if block.text:
             self._add_text(index, text, block.text)
 
-    def _add_text(self, index: int, block: _Text, text: str) -> None:
+    def _add_text(self, index: int, block: _TextBlock, text: str) -> None:
         if block.key is None:
-            self._begin(block)
+            self._begin_item(block)
             assert block.key is not None
             open_block = self._blocks.get(self.open_text_index)
-            if type(open_block) is _Text:  # another text block is still open
+            if type(open_block) is _TextBlock:  # another text block is still open
                 self._end_open_text(open_block)
             self.open_text_key, self.open_text_index = block.key, index
         self._writer.add_text(block.key, text, part_key=None)
         block.length += len(text)
 
-    def _end_open_text(self, block: _Text) -> None:
+    def _end_open_text(self, block: _TextBlock) -> None:
         """Count the characters that took the fast path."""
         block.length += self.fast_path_length
         self.open_text_key, self.open_text_index, self.fast_path_length = None, -1, 0
 
-    def _end_text(self, index: int, block: _Text) -> None:
+    def _end_text(self, index: int, block: _TextBlock) -> None:
         if index == self.open_text_index:
             self._end_open_text(block)
         if block.key is None:
@@ -204,7 +208,7 @@ class AnswerToHub:
                 self._losses.add("content.citations", "citations", "their text was not sent")
             return
         for raw in block.citations:
-            citation = _decoded(raw)
+            citation = _decode_or_none(raw)
             if isinstance(citation, dict):
                 self._writer.add_annotation(block.key, citation_to_hub(citation, block.length))
             else:
@@ -213,17 +217,17 @@ class AnswerToHub:
 
     # Thoughts
 
-    def _add_thought(self, block: _Thinking, text: str, signature: str) -> None:
+    def _add_thought(self, block: _ThinkingBlock, text: str, signature: str) -> None:
         if text:
             if block.key is None:
-                self._begin(block)
+                self._begin_item(block)
             self._writer.add_reasoning(block.key, text)
             block.pieces.append(text)
         if signature:
             self._writer.count_bytes(len(signature))
             block.signatures.append(signature)
 
-    def _seal(self, block: _Thinking) -> None:
+    def _seal(self, block: _ThinkingBlock) -> None:
         """RSN-2: seal what the server needs back, with the text, because clients may drop the text."""
         if block.redacted is not None:
             content = {"redacted": block.redacted}
@@ -232,7 +236,7 @@ class AnswerToHub:
         else:
             return
         if block.key is None:
-            self._begin(block)
+            self._begin_item(block)
         self._writer.set_encrypted_content(block.key, seal_reasoning(self._wire.maker, content))
 
     # Calls
@@ -243,9 +247,12 @@ class AnswerToHub:
             return
         called = self._names.original_tool(block.name)
         name = self._sendable_calls.name(called)
-        call = _Call(given=_compact(block.input), freeform_input=FreeformInput() if called.kind == "custom" else None)
+        call = _CallBlock(
+            initial_input=_compact_json(block.input),
+            freeform_input=FreeformInput() if called.kind == "custom" else None,
+        )
         self._blocks[index] = call
-        self._begin(call)
+        self._begin_item(call)
         announce = self._writer.open_call if call.freeform_input is None else self._writer.open_custom_call
         announce(call.key, name=name, call_id=self._sendable_calls.id(block.id or ""), namespace=called.namespace)
         extra_fields = {
@@ -258,26 +265,26 @@ class AnswerToHub:
 
     def _add_arguments(self, index: int, block: _Block | None, piece: str) -> None:
         match block:
-            case _Call():
+            case _CallBlock():
                 block.has_arguments = True
-                self._arguments(block, piece)
+                self._write_arguments(block, piece)
             case _NativeBlock():
                 self._writer.count_bytes(len(piece))
                 block.pieces.append(piece)
             case _:
                 self._losses.add(f"content[{index}]", "arguments", "their call did not start")
 
-    def _arguments(self, call: _Call, piece: str) -> None:
+    def _write_arguments(self, call: _CallBlock, piece: str) -> None:
         if call.freeform_input is None:
             self._writer.add_arguments(call.key, piece)
         else:
             self._writer.count_bytes(len(piece))
             self._writer.add_custom_input(call.key, call.freeform_input.feed(piece))
 
-    def _end_call(self, call: _Call, *, cut: bool) -> None:
+    def _end_call(self, call: _CallBlock, *, was_cut: bool) -> None:
         """A call without argument deltas has its arguments in the start event, or none: `{}`, unless it was cut."""
-        if not call.has_arguments and not (cut and call.given == "{}"):
-            self._arguments(call, call.given)
+        if not call.has_arguments and not (was_cut and call.initial_input == "{}"):
+            self._write_arguments(call, call.initial_input)
         if call.freeform_input is not None:
             self._writer.add_custom_input(call.key, call.freeform_input.finish())
             if rest := call.freeform_input.left_over:
@@ -289,56 +296,56 @@ class AnswerToHub:
         if not is_extension_type(PREFIX + kind):
             self._losses.add(f"content[{index}]", f"a block of type {kind[:50]!r}", "its type is not a valid name")
             return
-        raw = Raw(_compact(raw).encode())
-        carried = _NativeBlock(kind=kind, members=_decode_members(raw))
-        self._blocks[index] = carried
-        self._begin(carried)
-        self._writer.open_extension_item(carried.key, PREFIX + kind, {"block": raw})
+        raw = Raw(_compact_json(raw).encode())
+        native_block = _NativeBlock(kind=kind, members=_decode_members(raw))
+        self._blocks[index] = native_block
+        self._begin_item(native_block)
+        self._writer.open_extension_item(native_block.key, PREFIX + kind, {"block": raw})
 
     def _end_native(self, index: int, block: _NativeBlock) -> None:
         """Such a block is complete by itself, however the answer ends."""
         if block.pieces:
             try:
-                block.members["input"] = Raw(_compact(Raw("".join(block.pieces).encode())).encode())
+                block.members["input"] = Raw(_compact_json(Raw("".join(block.pieces).encode())).encode())
             except ValueError:
                 self._losses.add(
                     f"content[{index}].input", f"the input of a {block.kind} block", "it is not valid JSON"
                 )
         self._writer.finish_item(block.key, block_to_item(block.kind, Raw(msgspec.json.encode(block.members)), id=""))
-        self._last = self._last if self._last is not block else None
+        self._last_block = self._last_block if self._last_block is not block else None
 
 
-class _Open(Struct):
+class _OpenBlock(Struct):
     """A block that has not stopped. `key` is the writer's key, set when the block is announced."""
 
     key: int | None = None
 
 
-class _Text(_Open):
+class _TextBlock(_OpenBlock):
     length: int = 0
     citations: list[Raw] = []
 
 
-class _Thinking(_Open):
+class _ThinkingBlock(_OpenBlock):
     pieces: TextPieces = field(default_factory=TextPieces)
     signatures: TextPieces = field(default_factory=TextPieces)
     redacted: str | None = None
 
 
-class _Call(_Open, kw_only=True):
-    given: str
+class _CallBlock(_OpenBlock, kw_only=True):
+    initial_input: str
     freeform_input: FreeformInput | None
     has_arguments: bool = False
 
 
-class _NativeBlock(_Open, kw_only=True):
+class _NativeBlock(_OpenBlock, kw_only=True):
     kind: str
     members: dict[str, Any]
     pieces: TextPieces = field(default_factory=TextPieces)
 
 
-_Block = _Text | _Thinking | _Call | _NativeBlock
-_AnyBlock = TypeVar("_AnyBlock", _Text, _Thinking)
+_Block = _TextBlock | _ThinkingBlock | _CallBlock | _NativeBlock
+_AnyBlock = TypeVar("_AnyBlock", _TextBlock, _ThinkingBlock)
 
 
 class _RawDelta(Struct, frozen=True):
@@ -347,7 +354,7 @@ class _RawDelta(Struct, frozen=True):
     delta: dict[str, Raw]
 
 
-def _decoded(raw: bytes | Raw) -> Any:
+def _decode_or_none(raw: bytes | Raw) -> Any:
     """Decode any JSON; None if it holds a value that cannot be represented."""
     try:
         return msgspec.json.decode(raw)
@@ -355,7 +362,7 @@ def _decoded(raw: bytes | Raw) -> Any:
         return None
 
 
-def _compact(raw: Raw) -> str:
+def _compact_json(raw: Raw) -> str:
     """JSON without white space; `{}` for null."""
     text = msgspec.json.format(bytes(raw), indent=-1).decode()
     return "{}" if text == "null" else text

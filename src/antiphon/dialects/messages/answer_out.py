@@ -107,11 +107,11 @@ class AnswerFromHub:
         self._parts = EventSequencer(
             _part_key, (ContentPartAdded, SummaryPartAdded), (ContentPartDone, SummaryPartDone)
         )
-        self._block = 0  # the index of the open block, or of the next one
+        self._block_index = 0  # the index of the open block, or of the next one
         self._is_open = False
         self._is_streamed = False  # whether the item was sent piece by piece
         self._paragraphs = ReasoningParagraphs()
-        self._calls = 0
+        self._call_count = 0
         self._has_refused = False
 
     def feed(self, event: StreamEvent) -> list[BlockEvent]:
@@ -121,7 +121,7 @@ class AnswerFromHub:
             return []
         if not hasattr(event, "output_index"):
             return []
-        return [piece for item_event in self._items.feed(event) for piece in self._in_item(item_event)]
+        return [piece for item_event in self._items.feed(event) for piece in self._write_item_event(item_event)]
 
     def final_delta(self, response: Response) -> FinalDeltaOut:
         """REQ-3: the stop reason."""
@@ -130,73 +130,73 @@ class AnswerFromHub:
             if not name.startswith(PREFIX):
                 report_unknown_fields(Shape(extra={name: raw}), "response", self._losses)
         sequence = msgspec.json.decode(extra.get(STOP_SEQUENCE_FIELD, b"null"))
-        return FinalDeltaOut(stop_reason=self._reason(response, extra, sequence), stop_sequence=sequence)
+        return FinalDeltaOut(stop_reason=self._stop_reason(response, extra, sequence), stop_sequence=sequence)
 
-    def _reason(self, response: Response, extra: dict[str, Raw], sequence: str | None) -> str:
+    def _stop_reason(self, response: Response, extra: dict[str, Raw], sequence: str | None) -> str:
         if STOP_REASON_FIELD in extra:
             return str(msgspec.json.decode(extra[STOP_REASON_FIELD]))
-        incomplete_reason = self._answer_losses.incomplete_reason(response, REASONS, "max_tokens")
+        incomplete_reason = self._answer_losses.incomplete_reason(response, STOP_REASONS, "max_tokens")
         if incomplete_reason is not None:
             return incomplete_reason
         if self._has_refused:
             return "refusal"
-        if self._calls:
+        if self._call_count:
             return "tool_use"
         return "end_turn" if sequence is None else "stop_sequence"
 
-    def _in_item(self, event: StreamEvent) -> list[BlockEvent]:
+    def _write_item_event(self, event: StreamEvent) -> list[BlockEvent]:
         if type(event) is ArgumentsDelta:
-            return self._arguments(event.delta)
+            return self._arguments_delta(event.delta)
         match event:
             case ItemAdded():
-                return [] if event.item is None else self._begin(event.item, event.output_index)
+                return [] if event.item is None else self._begin_item(event.item, event.output_index)
             case ItemDone():
                 return [] if event.item is None else self._end_item(event.item, event.output_index)
             case CustomInputDelta():
-                return self._arguments(freeform_tools.wrap_delta(event.delta))
+                return self._arguments_delta(freeform_tools.wrap_delta(event.delta))
             case ArgumentsDone() | CustomInputDone():
                 return []
             case _:
                 self._is_streamed = True
-                return [piece for part_event in self._parts.feed(event) for piece in self._in_part(part_event)]
+                return [piece for part_event in self._parts.feed(event) for piece in self._write_part_event(part_event)]
 
-    def _in_part(self, event: StreamEvent) -> list[BlockEvent]:
+    def _write_part_event(self, event: StreamEvent) -> list[BlockEvent]:
         if type(event) is ReasoningDelta:
-            return self._thinking(event.delta, TEXT_PART)
+            return self._thinking_delta(event.delta, TEXT_PART)
         match event:
             case OutputTextDelta():
                 if event.logprobs:
                     self._report_logprobs(event.output_index)
-                pieces = self._text(event.delta)
+                pieces = self._text_delta(event.delta)
                 if self._is_open:
-                    self.open_text = OpenTextBlock(event.output_index, event.content_index, self._block)
+                    self.open_text = OpenTextBlock(event.output_index, event.content_index, self._block_index)
                 return pieces
             case RefusalDelta():
-                return self._refusal(event.delta)
+                return self._refusal_delta(event.delta)
             case AnnotationAdded():
-                return [] if event.annotation is None else self._citation(event.annotation, event.output_index)
+                return [] if event.annotation is None else self._citation_delta(event.annotation, event.output_index)
             case ContentPartDone(part=OutputText() as part):
                 self._report_partial_citations(part, event.output_index)
-                return self._close()
+                return self._close_block()
             case ContentPartDone(part=Refusal()):
-                return self._close()
+                return self._close_block()
             case SummaryTextDelta():
-                return self._thinking(event.delta, (event.output_index, event.summary_index))
+                return self._thinking_delta(event.delta, (event.output_index, event.summary_index))
             case _:
                 return []
 
     # Items
 
-    def _begin(self, item: Item, index: int) -> list[BlockEvent]:
+    def _begin_item(self, item: Item, index: int) -> list[BlockEvent]:
         self._is_streamed = False
         match item:
             case FunctionCall():
-                return self._call(item, self._names.wire_name(ToolRef.from_call(item)))
+                return self._open_call(item, self._names.wire_name(ToolRef.from_call(item)))
             case CustomToolCall():
                 name = self._names.wire_name(ToolRef.from_call(item))
                 return [
-                    *self._call(item, name),
-                    self._delta(InputJsonDeltaOut(partial_json=freeform_tools.ARGUMENTS_PREFIX)),
+                    *self._open_call(item, name),
+                    self._block_delta(InputJsonDeltaOut(partial_json=freeform_tools.ARGUMENTS_PREFIX)),
                 ]
             case Message() | Reasoning():
                 self._paragraphs = ReasoningParagraphs()
@@ -211,87 +211,93 @@ class AnswerFromHub:
         self._answer_losses.report_item_fields(index, item)
         match item:
             case FunctionCall():
-                pieces = [] if self._is_streamed else self._arguments(item.arguments)
+                pieces = [] if self._is_streamed else self._arguments_delta(item.arguments)
                 if arguments_as_object(item.arguments) is None:
                     self._losses.add(
                         f"output[{index}].arguments",
                         "arguments that are not a JSON object",
                         "the API accepts only objects",
                     )
-                return pieces + self._close()
+                return pieces + self._close_block()
             case CustomToolCall():
                 return self._end_custom(item)
             case Reasoning():
                 return self._end_reasoning(item, index)
             case Message():
-                return [] if self._is_streamed else self._whole_message(item, index)
+                return [] if self._is_streamed else self._write_whole_message(item, index)
             case UnknownItem():
                 block = block_from_item(item)
-                return [] if block is None else [self._open(block), *self._close()]
+                return [] if block is None else [self._open_block(block), *self._close_block()]
             case _:
                 return []
 
-    def _call(self, call: FunctionCall | CustomToolCall, name: str) -> list[BlockEvent]:
-        self._calls += 1
-        return [self._open(AnswerToolUseBlock(id=call.call_id, name=name, input={}))]
+    def _open_call(self, call: FunctionCall | CustomToolCall, name: str) -> list[BlockEvent]:
+        self._call_count += 1
+        return [self._open_block(AnswerToolUseBlock(id=call.call_id, name=name, input={}))]
 
-    def _arguments(self, piece: str) -> list[BlockEvent]:
+    def _arguments_delta(self, piece: str) -> list[BlockEvent]:
         self._is_streamed = True
-        return [self._delta(InputJsonDeltaOut(partial_json=piece))] if piece else []
+        return [self._block_delta(InputJsonDeltaOut(partial_json=piece))] if piece else []
 
     def _end_custom(self, call: CustomToolCall) -> list[BlockEvent]:
-        pieces = [] if self._is_streamed else self._arguments(freeform_tools.wrap_delta(call.input))
+        pieces = [] if self._is_streamed else self._arguments_delta(freeform_tools.wrap_delta(call.input))
         if call.status != ItemStatus.INCOMPLETE:  # a call that was cut must not look complete
-            pieces += self._arguments(freeform_tools.ARGUMENTS_SUFFIX)
-        return pieces + self._close()
+            pieces += self._arguments_delta(freeform_tools.ARGUMENTS_SUFFIX)
+        return pieces + self._close_block()
 
     def _end_reasoning(self, item: Reasoning, index: int) -> list[BlockEvent]:
         """RSN-2: the sealed reasoning is the signature, directly before the end of the block."""
-        pieces = [] if self._is_streamed else self._whole_reasoning(item, index)
+        pieces = [] if self._is_streamed else self._write_whole_reasoning(item, index)
         sealed = item.encrypted_content or ""
         if sealed and not self._is_open:
-            return [*pieces, self._open(AnswerRedactedThinkingBlock(data=sealed)), *self._close()]
+            return [*pieces, self._open_block(AnswerRedactedThinkingBlock(data=sealed)), *self._close_block()]
         if sealed:
-            pieces.append(self._delta(SignatureDeltaOut(signature=sealed)))
-        return pieces + self._close()
+            pieces.append(self._block_delta(SignatureDeltaOut(signature=sealed)))
+        return pieces + self._close_block()
 
-    def _whole_reasoning(self, item: Reasoning, index: int) -> list[BlockEvent]:
+    def _write_whole_reasoning(self, item: Reasoning, index: int) -> list[BlockEvent]:
         thoughts = reasoning_texts(index, item, self._answer_losses.report_part)
-        return [piece for text, part in thoughts for piece in self._thinking(text, part)]
+        return [piece for text, part in thoughts for piece in self._thinking_delta(text, part)]
 
-    def _whole_message(self, item: Message, index: int) -> list[BlockEvent]:
+    def _write_whole_message(self, item: Message, index: int) -> list[BlockEvent]:
         if self._answer_losses.report_other_role(index, item):
             return []
-        return [piece for part in item.content for piece in self._whole_part(part, index)]
+        return [piece for part in item.content for piece in self._write_whole_part(part, index)]
 
-    def _whole_part(self, part: Content, index: int) -> list[BlockEvent]:
+    def _write_whole_part(self, part: Content, index: int) -> list[BlockEvent]:
         self._answer_losses.report_part_fields(index, part)
         match part:
             case OutputText():
                 if part.logprobs:
                     self._report_logprobs(index)
                 self._report_partial_citations(part, index)
-                pieces = self._text(part.text)
-                pieces += [piece for annotation in part.annotations for piece in self._citation(annotation, index)]
-                return pieces + self._close()
+                pieces = self._text_delta(part.text)
+                pieces += [
+                    piece for annotation in part.annotations for piece in self._citation_delta(annotation, index)
+                ]
+                return pieces + self._close_block()
             case Text(text=text) | InputText(text=text):
-                return self._text(text) + self._close()
+                return self._text_delta(text) + self._close_block()
             case Refusal(refusal=refusal):
-                return self._refusal(refusal) + self._close()
+                return self._refusal_delta(refusal) + self._close_block()
             case _:
                 self._answer_losses.report_part(index, part)
                 return []
 
     # Blocks
 
-    def _text(self, piece: str) -> list[BlockEvent]:
-        return [*self._open_if_closed(AnswerTextBlock(text="")), self._delta(TextDeltaOut(text=piece))] if piece else []
+    def _text_delta(self, piece: str) -> list[BlockEvent]:
+        return (
+            [*self._open_if_closed(AnswerTextBlock(text="")), self._block_delta(TextDeltaOut(text=piece))]
+            if piece
+            else []
+        )
 
-    def _refusal(self, piece: str) -> list[BlockEvent]:
+    def _refusal_delta(self, piece: str) -> list[BlockEvent]:
         self._has_refused = True
-        return self._text(piece)
+        return self._text_delta(piece)
 
-    def _citation(self, annotation: Annotation, index: int) -> list[BlockEvent]:
+    def _citation_delta(self, annotation: Annotation, index: int) -> list[BlockEvent]:
         citation = citation_from_hub(annotation)
         if citation is None:
             self._losses.add(
@@ -300,32 +306,35 @@ class AnswerFromHub:
                 "the API has no equivalent",
             )
             return []
-        return [*self._open_if_closed(AnswerTextBlock(text="")), self._delta(CitationsDeltaOut(citation=citation))]
+        return [
+            *self._open_if_closed(AnswerTextBlock(text="")),
+            self._block_delta(CitationsDeltaOut(citation=citation)),
+        ]
 
-    def _thinking(self, piece: str, part: Hashable) -> list[BlockEvent]:
+    def _thinking_delta(self, piece: str, part: Hashable) -> list[BlockEvent]:
         """A thinking delta. An item's reasoning is one text, in which each part of a summary starts a new paragraph."""
         if not piece:
             return []
         return [
             *self._open_if_closed(AnswerThinkingBlock(thinking="", signature="")),
-            self._delta(ThinkingDeltaOut(thinking=self._paragraphs.separate(piece, part))),
+            self._block_delta(ThinkingDeltaOut(thinking=self._paragraphs.separate(piece, part))),
         ]
 
     def _open_if_closed(self, block: AnswerBlockOut) -> list[BlockEvent]:
-        return [] if self._is_open else [self._open(block)]
+        return [] if self._is_open else [self._open_block(block)]
 
-    def _open(self, block: AnswerBlockOut) -> BlockEvent:
+    def _open_block(self, block: AnswerBlockOut) -> BlockEvent:
         self._is_open = True
-        return BlockStart(index=self._block, content_block=block)
+        return BlockStart(index=self._block_index, content_block=block)
 
-    def _delta(self, delta: DeltaOut) -> BlockEvent:
-        return BlockDelta(index=self._block, delta=delta)
+    def _block_delta(self, delta: DeltaOut) -> BlockEvent:
+        return BlockDelta(index=self._block_index, delta=delta)
 
-    def _close(self) -> list[BlockEvent]:
+    def _close_block(self) -> list[BlockEvent]:
         if not self._is_open:
             return []
-        self.open_text, self._is_open, self._block = None, False, self._block + 1
-        return [BlockStop(index=self._block - 1)]
+        self.open_text, self._is_open, self._block_index = None, False, self._block_index + 1
+        return [BlockStop(index=self._block_index - 1)]
 
     # Losses
 
@@ -333,9 +342,9 @@ class AnswerFromHub:
         self._losses.add(f"output[{index}].logprobs", "log probabilities", "the API has no equivalent")
 
     def _report_partial_citations(self, part: OutputText, index: int) -> None:
-        whole = (0, len(part.text))
+        whole_text = (0, len(part.text))
         for annotation in part.annotations:
-            if isinstance(annotation, UrlCitation) and (annotation.start_index, annotation.end_index) != whole:
+            if isinstance(annotation, UrlCitation) and (annotation.start_index, annotation.end_index) != whole_text:
                 self._losses.add(
                     f"output[{index}].annotations", "the range of a citation", "it applies to the whole block"
                 )
@@ -366,7 +375,7 @@ def _part_key(event: Any) -> Hashable:
     return ("content", event.content_index) if isinstance(event, ContentPartEvent) else ("summary", event.summary_index)
 
 
-REASONS: Final[dict[str, str]] = {
+STOP_REASONS: Final[dict[str, str]] = {
     "max_output_tokens": "max_tokens",
     "max_output_bytes": "max_tokens",
     "max_output_items": "max_tokens",

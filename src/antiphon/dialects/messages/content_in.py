@@ -47,9 +47,9 @@ def block_to_hub(block: PlainBlockIn) -> InputText | InputImageParam | InputFile
         case TextBlockIn():
             return InputText(text=block.text, extra=extra_fields_of(block, citations=block.citations or UNSET))
         case ImageBlockIn():
-            return _image(block)
+            return _image_to_hub(block)
         case DocumentBlockIn():
-            return _document(block)
+            return _document_to_hub(block)
         case UnknownContent():
             return _native_part(block.raw, block.kind)
         case _ as never:
@@ -67,8 +67,8 @@ def extra_fields_of(block: Any, **others: Any) -> dict[str, Raw] | UnsetType:
     if not block.extra and not block.cache_control and not others:
         return UNSET
     cache_control: CacheControl = block.cache_control
-    named = {"cache_control": cache_control or UNSET, **others}
-    extra = {name: Raw(codec.encode(value)) for name, value in named.items() if value is not UNSET}
+    filename = {"cache_control": cache_control or UNSET, **others}
+    extra = {name: Raw(codec.encode(value)) for name, value in filename.items() if value is not UNSET}
     return {**(block.extra or {}), **extra} or UNSET
 
 
@@ -79,13 +79,13 @@ def citation_to_hub(citation: dict[str, Any], length: int) -> Annotation:
         server_members = {
             name: Raw(codec.encode(citation[name])) for name in CITATION_SERVER_MEMBERS if citation.get(name)
         }
-        named = title if isinstance(title, str) else ""
-        return UrlCitation(start_index=0, end_index=length, url=url, title=named, extra=server_members or UNSET)
+        filename = title if isinstance(title, str) else ""
+        return UrlCitation(start_index=0, end_index=length, url=url, title=filename, extra=server_members or UNSET)
     kind_in_hub = f"{PREFIX}{kind or 'citation'}"
     return UnknownAnnotation(kind=kind_in_hub, raw=Raw(codec.encode({**citation, "type": kind_in_hub})))
 
 
-def _image(block: ImageBlockIn) -> InputImageParam | UnknownContent:
+def _image_to_hub(block: ImageBlockIn) -> InputImageParam | UnknownContent:
     match block.source:
         case Base64SourceIn(media_type=kind, data=data):
             return InputImageParam(image_url=f"data:{kind};base64,{data}", extra=extra_fields_of(block))
@@ -99,20 +99,22 @@ def _image(block: ImageBlockIn) -> InputImageParam | UnknownContent:
             assert_never(never)
 
 
-def _document(block: DocumentBlockIn) -> InputFileParam | UnknownContent:
-    named = block.title or UNSET
+def _document_to_hub(block: DocumentBlockIn) -> InputFileParam | UnknownContent:
+    filename = block.title or UNSET
     match block.source:
         case Base64SourceIn(media_type=kind, data=data):
-            return InputFileParam(file_data=f"data:{kind};base64,{data}", filename=named, extra=extra_fields_of(block))
+            return InputFileParam(
+                file_data=f"data:{kind};base64,{data}", filename=filename, extra=extra_fields_of(block)
+            )
         case TextSourceIn(data=text):
             data = base64.b64encode(text.encode()).decode()
             return InputFileParam(
-                file_data=f"data:text/plain;base64,{data}", filename=named, extra=extra_fields_of(block)
+                file_data=f"data:text/plain;base64,{data}", filename=filename, extra=extra_fields_of(block)
             )
         case UrlSourceIn(url=url):
-            return InputFileParam(file_url=url, filename=named, extra=extra_fields_of(block))
+            return InputFileParam(file_url=url, filename=filename, extra=extra_fields_of(block))
         case FileSourceIn(file_id=file_id):
-            return InputFileParam(file_id=file_id, filename=named, extra=extra_fields_of(block))
+            return InputFileParam(file_id=file_id, filename=filename, extra=extra_fields_of(block))
         case UnknownSource():
             return _native_part(Raw(codec.encode(block)), "document")
         case _ as never:

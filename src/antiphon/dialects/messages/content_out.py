@@ -1,4 +1,4 @@
-"""Translates the content of hub messages and tool outputs to blocks. Unsupported content becomes a text note and a loss.
+"""Translates content of hub messages and tool outputs to blocks. Unsupported content becomes a note and a loss.
 
 Block members that a client of this dialect set (`cache_control`, for example) are restored; any other unknown field is
 a loss. Blank texts are left out, because servers refuse them.
@@ -55,50 +55,52 @@ class ContentFromHub:
         """Blocks for user messages and tool outputs, which allow every kind of part."""
         if isinstance(content, str):
             return self._unless_blank(TextBlock(text=content), f"{path}.{member}")
-        places = [(f"{path}.{member}[{index}]", part) for index, part in enumerate(content, first)]
-        return [block for place, part in places for block in self._block(part, place)]
+        parts_with_paths = [(f"{path}.{member}[{index}]", part) for index, part in enumerate(content, first)]
+        return [block for part_path, part in parts_with_paths for block in self._blocks_of_part(part, part_path)]
 
     def texts(self, content: str | Sequence[ContentParam], path: str, member: str, first: int = 0) -> list[Block]:
         """Blocks for system and assistant messages, which allow only text and this dialect's own blocks."""
         if isinstance(content, str):
             return self._unless_blank(TextBlock(text=content), f"{path}.{member}")
-        places = [(f"{path}.{member}[{index}]", part) for index, part in enumerate(content, first)]
-        return [block for place, part in places for block in self._text(part, place)]
+        parts_with_paths = [(f"{path}.{member}[{index}]", part) for index, part in enumerate(content, first)]
+        return [block for part_path, part in parts_with_paths for block in self._text_blocks(part, part_path)]
 
-    def with_fields(self, block: KnownBlock, shape: Shape, path: str, own: Collection[str]) -> Block:
-        """Add those unknown fields of `shape` that this dialect has (`own`); others are losses."""
+    def with_fields(self, block: KnownBlock, shape: Shape, path: str, native_names: Collection[str]) -> Block:
+        """Add those unknown fields of `shape` that this dialect has (`native_names`); others are losses."""
         if not shape.extra:
             return block
-        native_fields = {name: raw for name, raw in shape.extra.items() if name in own}
+        native_fields = {name: raw for name, raw in shape.extra.items() if name in native_names}
         report_unknown_fields(
-            Shape(extra={name: raw for name, raw in shape.extra.items() if name not in own}), path, self._losses
+            Shape(extra={name: raw for name, raw in shape.extra.items() if name not in native_names}),
+            path,
+            self._losses,
         )
         return {**block_to_dict(block), **native_fields} if native_fields else block
 
-    def _block(self, part: ContentParam, path: str) -> Iterable[Block]:
+    def _blocks_of_part(self, part: ContentParam, path: str) -> Iterable[Block]:
         match part:
             case InputImageParam():
-                return [self._image(part, path)]
+                return [self._image_block(part, path)]
             case InputFileParam():
-                return [self._file(part, path)]
-            case UnknownContent() if part.kind in OWN_BLOCKS:
+                return [self._document_block(part, path)]
+            case UnknownContent() if part.kind in NATIVE_BLOCKS:
                 return [part.raw]
             case _:
-                return self._text(part, path)
+                return self._text_blocks(part, path)
 
-    def _text(self, part: ContentParam, path: str) -> Iterable[Block]:
+    def _text_blocks(self, part: ContentParam, path: str) -> Iterable[Block]:
         match part:
             case InputText() | Text() | SummaryText() | ReasoningText():
                 block = self.with_fields(TextBlock(text=part.text), part, path, TEXT_FIELDS)
             case OutputTextParam():
-                block = self._output_text(part, path)
+                block = self._output_text_block(part, path)
             case Refusal():
                 self._losses.add(path, "the mark that a text is a refusal", "it is sent as plain text")
                 block = self.with_fields(TextBlock(text=part.refusal), part, path, TEXT_FIELDS)
             case UnknownContent() if part.kind.startswith(PREFIX):
                 return [part.raw]
             case _:
-                block = self._note(part, path, NO_PLACE)
+                block = self._placeholder_block(part, path, NO_EQUIVALENT)
         return self._unless_blank(block, path)
 
     def _unless_blank(self, block: Block, path: str) -> list[Block]:
@@ -107,50 +109,54 @@ class ContentFromHub:
         self._losses.add(path, "a blank text", "the server refuses it")
         return []
 
-    def _output_text(self, part: OutputTextParam, path: str) -> Block:
+    def _output_text_block(self, part: OutputTextParam, path: str) -> Block:
         if part.logprobs:
-            self._losses.add(f"{path}.logprobs", "log probabilities", NO_PLACE)
+            self._losses.add(f"{path}.logprobs", "log probabilities", NO_EQUIVALENT)
         block = self.with_fields(TextBlock(text=part.text), part, path, TEXT_FIELDS)
         citations = [
             citation
             for index, annotation in enumerate(part.annotations or ())
-            if (citation := self._citation(annotation, f"{path}.annotations[{index}]"))
+            if (citation := self._citation_or_none(annotation, f"{path}.annotations[{index}]"))
         ]
         return {**block_to_dict(block), "citations": citations} if citations else block
 
-    def _citation(self, annotation: UrlCitationParam | UnknownAnnotation, path: str) -> dict[str, Any] | None:
+    def _citation_or_none(self, annotation: UrlCitationParam | UnknownAnnotation, path: str) -> dict[str, Any] | None:
         """A citation, for the server that made it. Servers refuse a citation without their own mark."""
-        foreign = isinstance(annotation, UrlCitationParam) and "encrypted_index" not in (annotation.extra or {})
-        citation = None if foreign else citation_from_hub(annotation)
+        is_foreign = isinstance(annotation, UrlCitationParam) and "encrypted_index" not in (annotation.extra or {})
+        citation = None if is_foreign else citation_from_hub(annotation)
         if citation is None:
             self._losses.add(path, "a citation", "the server accepts only citations of its own search results")
         return citation
 
-    def _image(self, part: InputImageParam, path: str) -> Block:
+    def _image_block(self, part: InputImageParam, path: str) -> Block:
         if not self._wire.images:
-            return self._note(part, path, "the server does not support images")
+            return self._placeholder_block(part, path, "the server does not support images")
         source = _image_source(part)
         if source is None:
-            return self._note(part, path, "the API accepts only inline images (JPEG, PNG, GIF, WebP) and https URLs")
+            return self._placeholder_block(
+                part, path, "the API accepts only inline images (JPEG, PNG, GIF, WebP) and https URLs"
+            )
         if part.detail and part.detail != "auto":
             self._losses.add(f"{path}.detail", f"the detail {part.detail!r}", "the API has no equivalent")
         if part.file_id and source.type != "file":
             self._losses.add(f"{path}.file_id", "the file id of an image", "its content is sent instead")
         return self.with_fields(ImageBlock(source=source), part, path, IMAGE_FIELDS)
 
-    def _file(self, part: InputFileParam, path: str) -> Block:
+    def _document_block(self, part: InputFileParam, path: str) -> Block:
         if not self._wire.documents:
-            return self._note(part, path, "the server does not support documents")
+            return self._placeholder_block(part, path, "the server does not support documents")
         source = _document_source(part)
         if source is None:
-            return self._note(part, path, "the API accepts only inline documents (PDF or text) and https URLs")
+            return self._placeholder_block(
+                part, path, "the API accepts only inline documents (PDF or text) and https URLs"
+            )
         for name, value, kind in (("file_url", part.file_url, "url"), ("file_id", part.file_id, "file")):
             if value and source.type != kind:
                 self._losses.add(f"{path}.{name}", f"the {name} of a file", "its content is sent instead")
         block = DocumentBlock(source=source, title=part.filename or UNSET)
         return self.with_fields(block, part, path, DOCUMENT_FIELDS)
 
-    def _note(self, part: ContentParam, path: str, why: str) -> TextBlock:
+    def _placeholder_block(self, part: ContentParam, path: str, why: str) -> TextBlock:
         return TextBlock(text=replace_with_placeholder(part, path, why, self._losses))
 
 
@@ -196,19 +202,19 @@ def _image_source(part: InputImageParam) -> SourceOut | None:
     if url.startswith("https://"):
         return SourceOut(type="url", url=url)
     if url.startswith("data:"):
-        kind, data = _data_of(url)
+        kind, data = _split_data_url(url)
         # The first bytes decide the media type: servers refuse an image whose type does not match.
-        kind = next((named for sign, named in SIGNS.items() if data.startswith(sign)), kind)
-        return SourceOut(type="base64", media_type=kind, data=data) if kind in IMAGES and data else None
+        kind = next((named for signature, named in IMAGE_SIGNATURES.items() if data.startswith(signature)), kind)
+        return SourceOut(type="base64", media_type=kind, data=data) if kind in IMAGE_MEDIA_TYPES and data else None
     return _file_source(part.file_id)
 
 
 def _document_source(part: InputFileParam) -> SourceOut | None:
     if part.file_data:
-        kind, data = _data_of(part.file_data)
-        if data.startswith(PDF_SIGN) or kind == PDF:
-            return SourceOut(type="base64", media_type=PDF, data=data)
-        text = _plain_text(data) if kind.startswith("text/") or kind in TEXTS else None
+        kind, data = _split_data_url(part.file_data)
+        if data.startswith(PDF_SIGNATURE) or kind == PDF_MEDIA_TYPE:
+            return SourceOut(type="base64", media_type=PDF_MEDIA_TYPE, data=data)
+        text = _decode_text(data) if kind.startswith("text/") or kind in TEXT_MEDIA_TYPES else None
         return None if text is None else SourceOut(type="text", media_type="text/plain", data=text)
     if part.file_url and part.file_url.startswith("https://"):
         return SourceOut(type="url", url=part.file_url)
@@ -220,7 +226,7 @@ def _file_source(file_id: Any) -> SourceOut | None:
     return SourceOut(type="file", file_id=file_id) if isinstance(file_id, str) and file_id.startswith("file_") else None
 
 
-def _data_of(url: str) -> tuple[str, str]:
+def _split_data_url(url: str) -> tuple[str, str]:
     """Media type and base64 data of a data URL; any other text counts as base64."""
     if not url.startswith("data:"):
         return "", url
@@ -229,7 +235,7 @@ def _data_of(url: str) -> tuple[str, str]:
     return kind.lower(), data if coding.endswith("base64") else ""
 
 
-def _plain_text(data: str) -> str | None:
+def _decode_text(data: str) -> str | None:
     try:
         text = base64.b64decode(data, validate=True).decode()
     except ValueError:  # not base64, or not UTF-8 inside
@@ -237,17 +243,19 @@ def _plain_text(data: str) -> str | None:
     return text if text.strip() else None
 
 
-NO_PLACE: Final = "the API has no equivalent"
+NO_EQUIVALENT: Final = "the API has no equivalent"
 TEXT_FIELDS: Final = frozenset({"cache_control", "citations"})
 IMAGE_FIELDS: Final = frozenset({"cache_control", "transformations"})
 DOCUMENT_FIELDS: Final = frozenset({"cache_control", "citations", "context"})
 #: Blocks of this dialect that the hub has no part for, by type.
-OWN_BLOCKS: Final = frozenset(
+NATIVE_BLOCKS: Final = frozenset(
     {"search_result", "container_upload", "tool_reference", "browser_state", "document", "image"}
 )
-PDF: Final = "application/pdf"
-PDF_SIGN: Final = "JVBERi"  # %PDF, in base64
-TEXTS: Final = frozenset({"application/json", "application/xml", "application/yaml", "application/javascript"})
-IMAGES: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+PDF_MEDIA_TYPE: Final = "application/pdf"
+PDF_SIGNATURE: Final = "JVBERi"  # %PDF, in base64
+TEXT_MEDIA_TYPES: Final = frozenset(
+    {"application/json", "application/xml", "application/yaml", "application/javascript"}
+)
+IMAGE_MEDIA_TYPES: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 #: The first base64 characters of image types.
-SIGNS: Final = {"/9j/": "image/jpeg", "iVBORw": "image/png", "R0lGOD": "image/gif", "UklGR": "image/webp"}
+IMAGE_SIGNATURES: Final = {"/9j/": "image/jpeg", "iVBORw": "image/png", "R0lGOD": "image/gif", "UklGR": "image/webp"}

@@ -40,14 +40,16 @@ def error_in_answer(error: Any) -> ApiError:
 
 def error_from_hub(error: ApiError) -> tuple[int, bytes]:
     """The HTTP status and body of an error."""
-    status = _status_of(error)
-    return status, _encode_error(_type_of(status), error.message, error.code, error.param)
+    status = _status_for_client(error)
+    return status, _encode_error(_type_of_status(status), error.message, error.code, error.param)
 
 
 def error_frame_data(error: Error | ErrorPayload | None) -> bytes:
     """The data of an error event in a stream."""
     if isinstance(error, ErrorPayload):
-        return _encode_error(_type_of(_status_of(error_of_event(error))), error.message, error.code, error.param)
+        return _encode_error(
+            _type_of_status(_status_for_client(error_of_event(error))), error.message, error.code, error.param
+        )
     return error_from_hub(error_of_response(error))[1]
 
 
@@ -92,11 +94,11 @@ def _nonempty_string(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _status_of(error: ApiError) -> int:
+def _status_for_client(error: ApiError) -> int:
     return OVERLOADED if error.code == "overloaded" else error.status
 
 
-def _type_of(status: int) -> str:
+def _type_of_status(status: int) -> str:
     return TYPE_OF_STATUS.get(status) or ("api_error" if status >= 500 else "invalid_request_error")
 
 

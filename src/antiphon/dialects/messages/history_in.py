@@ -46,11 +46,11 @@ def history_to_hub(
     if system and not isinstance(system, str):
         items.append(MessageParam(role="system", content=[block_to_hub(block) for block in system]))
     for index, message in enumerate(messages):
-        items += _items_of(message, f"messages[{index}]", losses)
+        items += _items_of_message(message, f"messages[{index}]", losses)
     return InstructionsAndItems(system if isinstance(system, str) and system else UNSET, items)
 
 
-def _items_of(message: MessageIn, path: str, losses: Losses) -> list[ItemParam]:
+def _items_of_message(message: MessageIn, path: str, losses: Losses) -> list[ItemParam]:
     """The items of a message. The message's own fields go to its last message item."""
     if isinstance(message.content, str):
         return [MessageParam(role=message.role, content=message.content, extra=message.extra)]
@@ -58,11 +58,11 @@ def _items_of(message: MessageIn, path: str, losses: Losses) -> list[ItemParam]:
     parts: list[ContentParam] = []
     for block in message.content:
         if isinstance(block, ThinkingBlockIn | RedactedThinkingBlockIn | ToolUseBlockIn | ToolResultBlockIn):
-            item: ItemParam = _item_of(block)
+            item: ItemParam = _block_to_item(block)
         elif isinstance(block, UnknownContent) and message.role == "assistant":
             item = block_to_item(block.kind, block.raw)
         else:
-            parts.append(_part_of(block, message.role))
+            parts.append(_part_to_hub(block, message.role))
             continue
         if parts:
             items.append(MessageParam(role=message.role, content=parts))
@@ -75,11 +75,11 @@ def _items_of(message: MessageIn, path: str, losses: Losses) -> list[ItemParam]:
     return items
 
 
-def _part_of(block: PlainBlockIn, role: MessageRole) -> ContentParam:
+def _part_to_hub(block: PlainBlockIn, role: MessageRole) -> ContentParam:
     return output_text_to_hub(block) if isinstance(block, TextBlockIn) and role == "assistant" else block_to_hub(block)
 
 
-def _item_of(block: ThinkingBlockIn | RedactedThinkingBlockIn | ToolUseBlockIn | ToolResultBlockIn) -> ItemParam:
+def _block_to_item(block: ThinkingBlockIn | RedactedThinkingBlockIn | ToolUseBlockIn | ToolResultBlockIn) -> ItemParam:
     match block:
         case ThinkingBlockIn(thinking=text):
             content: list[Content] | UnsetType = [ReasoningText(text=text)] if text else UNSET
@@ -95,12 +95,12 @@ def _item_of(block: ThinkingBlockIn | RedactedThinkingBlockIn | ToolUseBlockIn |
             )
         case ToolResultBlockIn():
             extra = extra_fields_of(block, **{IS_ERROR: block.is_error or UNSET})
-            return FunctionCallOutputParam(call_id=block.tool_use_id, output=_output_of(block), extra=extra)
+            return FunctionCallOutputParam(call_id=block.tool_use_id, output=_tool_output(block), extra=extra)
         case _ as never:
             assert_never(never)
 
 
-def _output_of(block: ToolResultBlockIn) -> str | list[ToolOutputContentParam]:
+def _tool_output(block: ToolResultBlockIn) -> str | list[ToolOutputContentParam]:
     if isinstance(block.content, list):
         return [block_to_hub(part) for part in block.content]
     return block.content or ""

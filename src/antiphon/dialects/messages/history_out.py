@@ -69,13 +69,11 @@ class SystemAndMessages(NamedTuple):
     @property
     def has_tool_loop_without_thinking(self) -> bool:
         """Whether the assistant's turn after the last user message starts without thoughts."""
-        of_user = [
-            index
-            for index, message in enumerate(self.messages)
-            if message.role == "user" and not _holds_results(message)
+        user_indexes = [
+            index for index, message in enumerate(self.messages) if message.role == "user" and not _has_results(message)
         ]
-        answers = [message for message in self.messages[of_user[-1] :] if message.role == "assistant"]
-        return bool(answers) and not isinstance(answers[0].content[0], THOUGHTS)
+        assistant_messages = [message for message in self.messages[user_indexes[-1] :] if message.role == "assistant"]
+        return bool(assistant_messages) and not isinstance(assistant_messages[0].content[0], THOUGHT_TYPES)
 
 
 def history_from_hub(
@@ -94,14 +92,14 @@ def general_history_from_hub(
 ) -> SystemAndMessages:
     """Like `history_from_hub`, for any conversation: the items are put in order first."""
     history = build_history([_as_message_item(item) for item in items], losses, wire.orphan_outputs)
-    messages = _Messages(names, wire, losses, leading_system_texts)
+    messages = _MessageWriter(names, wire, losses, leading_system_texts)
     for turn in history.turns:
         if type(turn) is AssistantTurn:
             messages.add_assistant(turn)
         else:
-            messages.add(turn)
+            messages.add_message(turn)
     report_other_items(history.others, losses)
-    return messages.whole()
+    return messages.finish()
 
 
 def plain_messages(items: list[ItemParam], names: ToolNames) -> list[MessageOut] | None:
@@ -109,7 +107,7 @@ def plain_messages(items: list[ItemParam], names: ToolNames) -> list[MessageOut]
     turns = plain_history(items)
     if turns is None:
         return None
-    done: list[MessageOut] = []
+    messages: list[MessageOut] = []
     for turn in turns:
         if type(turn) is PlainCalls:
             assistant_blocks: list[Block] = [TextBlock(text=turn.text)] if turn.text else []
@@ -122,20 +120,22 @@ def plain_messages(items: list[ItemParam], names: ToolNames) -> list[MessageOut]
                     ToolUseBlock(id=call.call_id, name=names.wire_name(("function", call.name, None)), input=arguments)
                 )
                 results.append(ToolResultBlock(tool_use_id=call.call_id, content=output or UNSET))
-            done.append(MessageOut(role="assistant", content=assistant_blocks))
-            done.append(MessageOut(role="user", content=results))
+            messages.append(MessageOut(role="assistant", content=assistant_blocks))
+            messages.append(MessageOut(role="user", content=results))
         elif not turn.is_user:
-            done.append(MessageOut(role="assistant", content=[TextBlock(text=turn.text)]))
-        elif done and done[-1].role == "user":  # results, which the user's text follows
-            done[-1].content.append(TextBlock(text=turn.text))
+            messages.append(MessageOut(role="assistant", content=[TextBlock(text=turn.text)]))
+        elif messages and messages[-1].role == "user":  # results, which the user's text follows
+            messages[-1].content.append(TextBlock(text=turn.text))
         else:
-            done.append(MessageOut(role="user", content=[TextBlock(text=turn.text)]))
-    return done
+            messages.append(MessageOut(role="user", content=[TextBlock(text=turn.text)]))
+    return messages
 
 
 def outgoing_call_id(call_id: str) -> str:
     """The wire id of a call: servers accept letters, digits, `_` and `-`."""
-    return call_id if VALID_CALL_ID.fullmatch(call_id) else _shortened(NOT_IN_IDS.sub("_", call_id), call_id)
+    return (
+        call_id if VALID_CALL_ID.fullmatch(call_id) else _shorten_id(INVALID_ID_CHARACTERS.sub("_", call_id), call_id)
+    )
 
 
 def _as_message_item(item: ItemParam) -> ItemParam:
@@ -148,7 +148,7 @@ def _as_message_item(item: ItemParam) -> ItemParam:
     )
 
 
-class _Messages:
+class _MessageWriter:
     """Collects messages, turn by turn."""
 
     def __init__(self, names: ToolNames, wire: MessagesWire, losses: Losses, leading_system_texts: list[str]) -> None:
@@ -157,44 +157,44 @@ class _Messages:
         self._losses = losses
         self._content = ContentFromHub(wire, losses)
         self._system: list[Block] = [TextBlock(text=text) for text in leading_system_texts if text.strip()]
-        self._done: list[MessageOut] = []
-        self._system_waiting: list[Block] = []  # until a system message is allowed
-        self._thoughts: dict[str, Block] = {}  # by path: thoughts without a block after them
-        self._call_ids: set[str] = set()
-        self._id_of: dict[str, str] = {}  # the last wire id of each call id
+        self._messages: list[MessageOut] = []
+        self._pending_system: list[Block] = []  # until a system message is allowed
+        self._pending_thoughts: dict[str, Block] = {}  # by path: thoughts without a block after them
+        self._used_ids: set[str] = set()
+        self._wire_ids: dict[str, str] = {}  # the last wire id of each call id
         self._message_losses = MessageLosses(losses)
 
-    def whole(self) -> SystemAndMessages:
+    def finish(self) -> SystemAndMessages:
         self._drop_thoughts()
         self._flush_system()
-        if not self._done and not self._system:
+        if not self._messages and not self._system:
             raise InvalidValue("input: no content to send: expected at least one message with content", param="input")
-        if not self._done or self._done[0].role != "user":
+        if not self._messages or self._messages[0].role != "user":
             self._losses.add(
                 "input", "the start of the conversation", "the API requires a user message first; one is added"
             )
-            self._done.insert(0, MessageOut(role="user", content=[TextBlock(text=EARLIER_MESSAGES_OMITTED)]))
-        last = self._done[-1]
+            self._messages.insert(0, MessageOut(role="user", content=[TextBlock(text=EARLIER_MESSAGES_OMITTED)]))
+        last = self._messages[-1]
         text = block_text(last.content[-1])
         if last.role == "assistant" and text != text.rstrip():
             self._losses.add("input", "white space at the end of the last assistant message", "the server refuses it")
             last.content[-1] = replace_text(last.content[-1], text.rstrip())
-        return SystemAndMessages(self._system, self._done)
+        return SystemAndMessages(self._system, self._messages)
 
-    def add(self, turn: PlacedItem[MessageParam]) -> None:
+    def add_message(self, turn: PlacedItem[MessageParam]) -> None:
         message = turn.item
         self._message_losses.report_fields(turn)
         self._drop_thoughts()
         if message.role == "user":
             self._add_blocks("user", self._content.blocks(message.content, turn.path, "content", turn.first_part))
-            if self._system_waiting:
+            if self._pending_system:
                 self._losses.add(turn.path, "the position of a system message", "it is moved after the user message")
             return
         texts = self._content.texts(message.content, turn.path, "content", turn.first_part)
-        if not self._done:
+        if not self._messages:
             self._system += texts
         elif self._wire.system == "inline":
-            self._system_waiting += texts
+            self._pending_system += texts
         elif self._wire.system == "top":
             self._losses.add(
                 turn.path, "the position of a system message", "it is moved to the start, the only allowed position"
@@ -204,13 +204,13 @@ class _Messages:
             self._mark_as_system(texts, turn.path)
 
     def add_assistant(self, turn: AssistantTurn) -> None:
-        blocks = {**self._thoughts, **self._turn_blocks(turn)}
-        self._thoughts = {}
+        blocks = {**self._pending_thoughts, **self._turn_blocks(turn)}
+        self._pending_thoughts = {}
         while blocks and isinstance(
-            next(reversed(blocks.values())), THOUGHTS
+            next(reversed(blocks.values())), THOUGHT_TYPES
         ):  # servers refuse thoughts at the end of a turn
             path, thought = blocks.popitem()
-            self._thoughts = {path: thought, **self._thoughts}
+            self._pending_thoughts = {path: thought, **self._pending_thoughts}
         if blocks:  # else no assistant message follows, and a system message is not allowed
             self._flush_system()
         self._add_blocks(
@@ -218,31 +218,31 @@ class _Messages:
         )  # a block after a call would separate it from its result
         if turn.calls:
             self._drop_thoughts()
-            self._add_blocks("user", [self._result(answered) for answered in turn.calls])
+            self._add_blocks("user", [self._tool_result_block(answered) for answered in turn.calls])
 
     def _add_blocks(self, role: Role, blocks: list[Block]) -> None:
         """Add blocks for a role. Blocks of the same role are joined."""
         if not blocks:
             return
-        if self._done and self._done[-1].role == role:
-            self._done[-1].content.extend(blocks)
+        if self._messages and self._messages[-1].role == role:
+            self._messages[-1].content.extend(blocks)
         else:
-            self._done.append(MessageOut(role=role, content=blocks))
+            self._messages.append(MessageOut(role=role, content=blocks))
 
     # System
 
     def _flush_system(self) -> None:
         """Add the pending system texts: a system message after a user message, else a marked user text."""
-        waiting, self._system_waiting = self._system_waiting, []
-        if waiting and self._done[-1].role == "user":
-            self._done.append(MessageOut(role="system", content=waiting))
-        elif waiting:
-            self._mark_as_system(waiting, "input")
+        pending, self._pending_system = self._pending_system, []
+        if pending and self._messages[-1].role == "user":
+            self._messages.append(MessageOut(role="system", content=pending))
+        elif pending:
+            self._mark_as_system(pending, "input")
 
     def _mark_as_system(self, texts: list[Block], path: str) -> None:
         if texts:
             self._losses.add(path, "the system role of a message", "it is sent as user text with a mark")
-            self._add_blocks("user", [replace_text(text, MARKED.format(block_text(text))) for text in texts])
+            self._add_blocks("user", [replace_text(text, SYSTEM_MARK.format(block_text(text))) for text in texts])
 
     # The assistant
 
@@ -250,22 +250,23 @@ class _Messages:
         """The thoughts, texts and calls of a turn, in their order, by path."""
         placed_blocks: list[tuple[tuple[int, int], str, Block]] = []
         for thought in turn.reasoning:
-            block = self._thought(thought)
+            block = self._thinking_block(thought)
             if block is not None:
-                placed_blocks.append((_place(thought), thought.path, block))
+                placed_blocks.append((_position(thought), thought.path, block))
         for message in turn.messages:
             self._message_losses.report_fields(message)
             texts = self._content.texts(message.item.content, message.path, "content", message.first_part)
             placed_blocks += [
-                (_place(message), f"{message.path}#{message.first_part + index}", text)
+                (_position(message), f"{message.path}#{message.first_part + index}", text)
                 for index, text in enumerate(texts)
             ]
         placed_blocks += [
-            (_place(answered.call), answered.call.path, self._call(answered.call)) for answered in turn.calls
+            (_position(answered.call), answered.call.path, self._tool_use_block(answered.call))
+            for answered in turn.calls
         ]
         return {path: block for _, path, block in sorted(placed_blocks, key=lambda entry: entry[0])}
 
-    def _thought(self, placed: PlacedItem[ReasoningParam]) -> Block | None:
+    def _thinking_block(self, placed: PlacedItem[ReasoningParam]) -> Block | None:
         """RSN-2, RSN-3: unseal reasoning that this server made. Other reasoning is a loss."""
         path, item = placed.path, placed.item
         report_unknown_fields(item, path, self._losses)
@@ -291,50 +292,50 @@ class _Messages:
         return None
 
     def _drop_thoughts(self) -> None:
-        for path in self._thoughts:
+        for path in self._pending_thoughts:
             self._losses.add(path, "earlier reasoning", "no text or call follows it")
-        self._thoughts = {}
+        self._pending_thoughts = {}
 
     # Calls and results
 
-    def _call(self, placed: PlacedItem[ToolCallParam]) -> Block:
+    def _tool_use_block(self, placed: PlacedItem[ToolCallParam]) -> Block:
         call = placed.item
         if isinstance(call, FunctionCallParam):
             arguments = arguments_or_wrapper(call.arguments, placed.path, self._losses)
         else:
             arguments = Raw(freeform_tools.wrap_input(call.input).encode())
         name = self._names.wire_name(ToolRef.from_call(call))
-        block = ToolUseBlock(id=self._new_id(call.call_id), name=name, input=arguments)
+        block = ToolUseBlock(id=self._assign_wire_id(call.call_id), name=name, input=arguments)
         return self._content.with_fields(block, call, placed.path, CALL_FIELDS)
 
-    def _new_id(self, call_id: str) -> str:
+    def _assign_wire_id(self, call_id: str) -> str:
         """A new wire id for a call: its own if possible. Ids are unique in the conversation."""
-        sent, mark = outgoing_call_id(call_id), call_id
-        while sent in self._call_ids:
+        wire_id, mark = outgoing_call_id(call_id), call_id
+        while wire_id in self._used_ids:
             mark += "'"
-            sent = _shortened(sent, mark)
-        self._call_ids.add(sent)
-        self._id_of[call_id] = sent
-        return sent
+            wire_id = _shorten_id(wire_id, mark)
+        self._used_ids.add(wire_id)
+        self._wire_ids[call_id] = wire_id
+        return wire_id
 
-    def _result(self, answered: AnsweredCall) -> Block:
+    def _tool_result_block(self, answered: AnsweredCall) -> Block:
         path, output = answered.output.path, answered.output.item
-        given = output.output
-        content = given if isinstance(given, str) else self._content.blocks(given, path, "output")
+        output_value = output.output
+        content = output_value if isinstance(output_value, str) else self._content.blocks(output_value, path, "output")
         if is_failed(output):
             if not content or (isinstance(content, str) and not content.strip()):
                 content = tool_error_text("")  # servers refuse an error without text
             elif isinstance(content, list) and not all(map(block_text, content)):  # and an error with other content
-                output, content = without_error_mark(output), _marked(content)
-        block = ToolResultBlock(tool_use_id=self._id_of[answered.call.item.call_id], content=content or UNSET)
+                output, content = without_error_mark(output), _mark_failure(content)
+        block = ToolResultBlock(tool_use_id=self._wire_ids[answered.call.item.call_id], content=content or UNSET)
         return self._content.with_fields(block, output, path, RESULT_FIELDS)
 
 
-def _shortened(id: str, mark: str) -> str:
-    return f"{id[: MAX_ID - 9]}_{hashlib.sha256(mark.encode()).hexdigest()[:8]}"
+def _shorten_id(id: str, mark: str) -> str:
+    return f"{id[: MAX_ID_LENGTH - 9]}_{hashlib.sha256(mark.encode()).hexdigest()[:8]}"
 
 
-def _marked(blocks: list[Block]) -> list[Block]:
+def _mark_failure(blocks: list[Block]) -> list[Block]:
     """The output of a failed tool, with a text that says so."""
     for index, block in enumerate(blocks):
         if text := block_text(block):
@@ -346,24 +347,24 @@ def _is_call(block: Block) -> bool:
     return isinstance(block, ToolUseBlock) or (isinstance(block, dict) and block["type"] == "tool_use")
 
 
-def _place(placed: PlacedItem[Any]) -> tuple[int, int]:
+def _position(placed: PlacedItem[Any]) -> tuple[int, int]:
     """The position of an item in the input, and of its part in the message."""
-    match = PLACE.match(placed.path)
+    match = POSITION.match(placed.path)
     assert match
     return int(match[1]), int(match[2] or placed.first_part)
 
 
-def _holds_results(message: MessageOut) -> bool:
+def _has_results(message: MessageOut) -> bool:
     first = message.content[0]
     return not isinstance(first, Raw) and block_to_dict(first)["type"] == "tool_result"
 
 
-THOUGHTS: Final = (ThinkingBlock, RedactedThinkingBlock)
+THOUGHT_TYPES: Final = (ThinkingBlock, RedactedThinkingBlock)
 CALL_FIELDS: Final = frozenset({"cache_control", "caller", "toolset_name"})
 RESULT_FIELDS: Final = frozenset({"cache_control", IS_ERROR, "toolset_name"})
 EARLIER_MESSAGES_OMITTED: Final = "[earlier messages omitted]"
-MARKED: Final = "<system>\n{}\n</system>"
-MAX_ID: Final = 64
-NOT_IN_IDS: Final = re.compile(r"[^a-zA-Z0-9_-]")
-PLACE: Final = re.compile(r"input\[(\d+)\](?:\.content\[(\d+)\])?")
+SYSTEM_MARK: Final = "<system>\n{}\n</system>"
+MAX_ID_LENGTH: Final = 64
+INVALID_ID_CHARACTERS: Final = re.compile(r"[^a-zA-Z0-9_-]")
+POSITION: Final = re.compile(r"input\[(\d+)\](?:\.content\[(\d+)\])?")
 VALID_CALL_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")

@@ -32,10 +32,10 @@ class LenientDecoder:
         value = self._decode_repaired(data)
         if value is None:
             return None
-        decoded = _typed(value, type)
+        decoded = _decode_typed(value, type)
         if decoded is None:
             without_usage = _without_usage(value)
-            decoded = _typed(without_usage, type)
+            decoded = _decode_typed(without_usage, type)
             if decoded is not None:
                 self._losses.add("usage", "usage", "it has an unknown form")
         return decoded
@@ -53,7 +53,7 @@ class LenientDecoder:
             match value:
                 case {"type": "content_block_delta", "delta": dict() as delta}:
                     value = {**value, "delta": self._join_surrogates(value.get("index", 0), delta)}
-            repaired: dict[str, Any] = self._repair(value)
+            repaired: dict[str, Any] = self._repair_value(value)
         except ValueError:
             return None
         return repaired
@@ -74,24 +74,24 @@ class LenientDecoder:
             for name, value in delta.items()
         }
 
-    def _repair(self, value: Any) -> Any:
+    def _repair_value(self, value: Any) -> Any:
         match value:
             case str():
-                whole, alone = SURROGATE.subn("\ufffd", value)
-                if alone:
+                repaired_text, count = SURROGATE.subn("\ufffd", value)
+                if count:
                     self._losses.add(*SURROGATE_LOSS)
-                return whole
+                return repaired_text
             case float():
                 return value if math.isfinite(value) else None
             case dict():
-                return {self._repair(name): self._repair(member) for name, member in value.items()}
+                return {self._repair_value(name): self._repair_value(member) for name, member in value.items()}
             case list():
-                return [self._repair(member) for member in value]
+                return [self._repair_value(member) for member in value]
             case _:
                 return value
 
 
-def _typed(value: dict[str, Any], type: type[T]) -> T | None:
+def _decode_typed(value: dict[str, Any], type: type[T]) -> T | None:
     try:
         return msgspec.json.decode(msgspec.json.encode(value), type=type, strict=False)
     except msgspec.ValidationError:

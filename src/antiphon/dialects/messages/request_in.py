@@ -47,8 +47,8 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
     losses = Losses()
     conversation = history_to_hub(client_request.system, client_request.messages, losses)
     effort = _effort(client_request)
-    format = _format(client_request, losses)
-    tier = TIERS.get(client_request.service_tier or "", UNSET)
+    format = _output_format(client_request, losses)
+    tier = TIER_OF_WORD.get(client_request.service_tier or "", UNSET)
     if client_request.metadata:
         report_unknown_fields(client_request.metadata, "metadata", losses)
     request = Request(
@@ -87,7 +87,7 @@ def _effort(client_request: RequestIn) -> ReasoningEffort | UnsetType:
             return effort
 
 
-def _format(client_request: RequestIn, losses: Losses) -> JsonSchemaFormatParam | UnsetType:
+def _output_format(client_request: RequestIn, losses: Losses) -> JsonSchemaFormatParam | UnsetType:
     """REQ-1: the output format, which may be in two places. The server always enforces it."""
     format = (
         client_request.output_config.format if client_request.output_config else UNSET
@@ -117,19 +117,21 @@ def _extra(
     client_request: RequestIn, effort: ReasoningEffort | UnsetType, tier: ServiceTier | UnsetType
 ) -> dict[str, Raw] | UnsetType:
     """Fields that only this dialect has, each under its own name."""
-    own: dict[str, Any] = {
+    native_fields: dict[str, Any] = {
         name: getattr(client_request, name) or UNSET for name in ("thinking", "stop_sequences", "context_management")
     }
     if effort and not client_request.thinking:  # in this API an effort alone does not request thinking
-        own["thinking"] = None
-    own["top_k"] = UNSET if client_request.top_k is None else client_request.top_k
-    own["output_config"] = _remaining_config(client_request, effort) or UNSET
-    own["output_format"] = (
+        native_fields["thinking"] = None
+    native_fields["top_k"] = UNSET if client_request.top_k is None else client_request.top_k
+    native_fields["output_config"] = _remaining_config(client_request, effort) or UNSET
+    native_fields["output_format"] = (
         client_request.output_format if isinstance(client_request.output_format, UnknownFormat) else UNSET
     )
-    own["service_tier"] = client_request.service_tier if client_request.service_tier and not tier else UNSET
-    carried = {PREFIX + name: Raw(codec.encode(value)) for name, value in own.items() if value is not UNSET}
-    return {**carried, **{PREFIX + name: raw for name, raw in (client_request.extra or {}).items()}} or UNSET
+    native_fields["service_tier"] = client_request.service_tier if client_request.service_tier and not tier else UNSET
+    encoded_fields = {
+        PREFIX + name: Raw(codec.encode(value)) for name, value in native_fields.items() if value is not UNSET
+    }
+    return {**encoded_fields, **{PREFIX + name: raw for name, raw in (client_request.extra or {}).items()}} or UNSET
 
 
-TIERS: Final[dict[str, ServiceTier]] = {"auto": "auto", "standard_only": "default"}
+TIER_OF_WORD: Final[dict[str, ServiceTier]] = {"auto": "auto", "standard_only": "default"}

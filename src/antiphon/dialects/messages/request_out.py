@@ -47,9 +47,9 @@ def request_from_hub(request: Request, wire: MessagesWire = MessagesWire()) -> t
     losses.extend(offered.losses)
     choice, allowed = tool_choice_from_hub(request, offered.by_name, names, losses)
     tools = [tool for name, tool in offered.by_name.items() if allowed is None or name in allowed]
-    first = [request.instructions] if request.instructions else []
-    format = _format(request, wire, losses, first)
-    history = history_from_hub(request, names, wire, losses, first)
+    system_texts = [request.instructions] if request.instructions else []
+    format = _output_format(request, wire, losses, system_texts)
+    history = history_from_hub(request, names, wire, losses, system_texts)
     max_tokens = request.max_output_tokens if isinstance(request.max_output_tokens, int) else wire.max_tokens
     thinking = ThinkingFromHub(request, wire, max_tokens, losses)
     thinking.disable_if_refused(history, choice)
@@ -75,7 +75,7 @@ def request_from_hub(request: Request, wire: MessagesWire = MessagesWire()) -> t
         cache_control=settings.cache_control(),
         stream=UNSET if request.stream is None else request.stream,
     )
-    report_unsupported_fields(request, UNSUPPORTED_FIELDS, SEALED, losses)
+    report_unsupported_fields(request, UNSUPPORTED_FIELDS, KNOWN_INCLUDES, losses)
     if request.text and request.text.verbosity:
         losses.add("text.verbosity", f"the verbosity {request.text.verbosity!r}", "the API has no equivalent")
     return append_members(ENCODER.encode(body), settings.extra()), losses
@@ -101,12 +101,12 @@ class _Settings:
         if format and self._wire.json_output == "output_config":
             config["format"] = format
         raw = self._extra.pop(OUTPUT_CONFIG, None)
-        written = msgspec.json.decode(raw, type=dict[str, Raw]) if raw is not None else {}
-        if "effort" in written:
-            effort = self._thinking.client_effort(msgspec.json.decode(written.pop("effort")))
+        client_config = msgspec.json.decode(raw, type=dict[str, Raw]) if raw is not None else {}
+        if "effort" in client_config:
+            effort = self._thinking.client_effort(msgspec.json.decode(client_config.pop("effort")))
             if effort is not UNSET:
                 config["effort"] = effort
-        return {**config, **written}
+        return {**config, **client_config}
 
     def temperature(self) -> Number | UnsetType:
         temperature = self._if_supported("temperature", self._request.temperature)
@@ -118,23 +118,23 @@ class _Settings:
 
     def top_p(self, temperature: Number | UnsetType) -> Number | UnsetType:
         top_p = self._if_supported("top_p", self._request.top_p)
-        top_p = self._thinking.drop_beside_thinking("top_p", top_p, allowed=top_p is not UNSET and top_p >= LEAST_TOP_P)
+        top_p = self._thinking.drop_beside_thinking("top_p", top_p, allowed=top_p is not UNSET and top_p >= MIN_TOP_P)
         if top_p is not UNSET and temperature is not UNSET and not self._wire.both_samplings:
             self._losses.add("top_p", "the field 'top_p'", "the server does not accept it together with a temperature")
             return UNSET
         return top_p
 
     def top_k(self) -> int | UnsetType:
-        name, top_k = self._from_extra("top_k")
+        name, top_k = self._take_extra("top_k")
         if top_k is not None and not isinstance(top_k, int):
             self._losses.add(name, f"the field {name!r}", "it is not an integer")
             return UNSET
         return self._thinking.drop_beside_thinking(name, self._if_supported("top_k", top_k, name))
 
     def stop_sequences(self) -> list[str] | UnsetType:
-        name, value = self._from_extra("stop_sequences")
-        given = self._if_supported("stop_sequences", value, name)
-        texts = [] if given is UNSET else given if isinstance(given, list) else [given]
+        name, value = self._take_extra("stop_sequences")
+        accepted = self._if_supported("stop_sequences", value, name)
+        texts = [] if accepted is UNSET else accepted if isinstance(accepted, list) else [accepted]
         stops = [text for text in texts if isinstance(text, str) and text.strip()]
         if len(stops) < len(texts):
             self._losses.add(name, "a stop sequence that is blank or not a string", "the server refuses it")
@@ -147,14 +147,14 @@ class _Settings:
             self._losses.add("user", "the field 'user'", "'safety_identifier' is used instead")
         if request.metadata:
             self._losses.add("metadata", "the field 'metadata'", "the API has no equivalent")
-        given = self._if_supported("metadata", user, "safety_identifier" if request.safety_identifier else "user")
-        return {"user_id": given} if given else UNSET
+        accepted = self._if_supported("metadata", user, "safety_identifier" if request.safety_identifier else "user")
+        return {"user_id": accepted} if accepted else UNSET
 
     def service_tier(self) -> str | UnsetType:
         requested = self._request.service_tier
         if not requested or PREFIX + "service_tier" in self._extra:
             return UNSET
-        tier = TIERS.get(requested)
+        tier = TIER_OF_WORD.get(requested)
         if tier is None or requested == "priority":
             self._losses.add("service_tier", f"the service tier {requested!r}", "the server does not support it")
         return UNSET if tier is None else self._if_supported("service_tier", tier)
@@ -172,35 +172,37 @@ class _Settings:
 
     def extra(self) -> dict[str, Raw]:
         """Unknown fields that are sent: those of clients of this dialect, and those that the profile passes on."""
-        sent: dict[str, Raw] = {}
+        extra_fields: dict[str, Raw] = {}
         for name, raw in self._extra.items():
-            own = name.removeprefix(PREFIX)
+            wire_name = name.removeprefix(PREFIX)
             if is_handled_by_gateway(name, raw, self._request):
                 continue
-            if own in RESERVED:
-                self._losses.add(name, f"the field {name!r}", f"another field sets {own!r}")
-            elif own in BETA_FIELDS and own not in self._wire.fields:
+            if wire_name in RESERVED_FIELDS:
+                self._losses.add(name, f"the field {name!r}", f"another field sets {wire_name!r}")
+            elif wire_name in BETA_FIELDS and wire_name not in self._wire.fields:
                 self._losses.add(name, f"the field {name!r}", "it is a beta field, and no beta header is sent")
-            elif own != name or own in self._wire.pass_fields:
-                sent[own] = raw
+            elif wire_name != name or wire_name in self._wire.pass_fields:
+                extra_fields[wire_name] = raw
             else:
                 self._losses.add(name, f"the unknown field {name!r}", "it is unknown whether the server accepts it")
-        return sent
+        return extra_fields
 
-    def _from_extra(self, name: str) -> tuple[str, Any]:
+    def _take_extra(self, name: str) -> tuple[str, Any]:
         """A field that several dialects have and the hub does not: its name in `extra`, and its value."""
-        spelled = next((spelled for spelled in SPELLINGS[name] if spelled in self._extra), name)
-        return spelled, msgspec.json.decode(self._extra.pop(spelled, NULL))
+        spelling = next((spelling for spelling in SPELLINGS[name] if spelling in self._extra), name)
+        return spelling, msgspec.json.decode(self._extra.pop(spelling, NULL))
 
 
-def _format(request: Request, wire: MessagesWire, losses: Losses, first: list[str]) -> dict[str, Any] | UnsetType:
+def _output_format(
+    request: Request, wire: MessagesWire, losses: Losses, system_texts: list[str]
+) -> dict[str, Any] | UnsetType:
     """REQ-1: the output format in the server's form. A format that it cannot enforce goes into the system text."""
     format = requested_format(request, losses)
     if format is None:
         return UNSET
     if not isinstance(format, JsonSchemaFormatParam):
         losses.add("text.format", "the enforcement of JSON output", "the format is only described in the system text")
-        first.append(OBJECT_RULE)
+        system_texts.append(OBJECT_RULE)
         return UNSET
     schema = format.schema or {"type": "object"}
     if format.description and "description" not in schema:
@@ -208,19 +210,19 @@ def _format(request: Request, wire: MessagesWire, losses: Losses, first: list[st
     enforced = None if wire.json_output == "none" else enforceable_schema(schema, "text.format.schema", losses)
     if enforced is None:
         losses.add("text.format", "the enforcement of the schema", "the schema is only described in the system text")
-        first.append(schema_rule(schema))
+        system_texts.append(schema_rule(schema))
         return UNSET
     return {"type": "json_schema", "schema": enforced}
 
 
 ENCODER: Final = msgspec.json.Encoder()
-SEALED: Final = (get_args(Include)[0], ENCRYPTED_IF_ANY)
+KNOWN_INCLUDES: Final = (get_args(Include)[0], ENCRYPTED_IF_ANY)
 UNSUPPORTED_FIELDS: Final = ("presence_penalty", "frequency_penalty", "top_logprobs", "client_metadata")
-LEAST_TOP_P: Final = 0.95  # with thinking
+MIN_TOP_P: Final = 0.95  # with thinking
 NULL: Final = Raw(b"null")
 OUTPUT_CONFIG: Final = "messages:output_config"
 #: Never taken from unknown fields: hub fields set them.
-RESERVED: Final = ("model", "messages", "max_tokens", "system", "tools", "tool_choice", "stream")
+RESERVED_FIELDS: Final = ("model", "messages", "max_tokens", "system", "tools", "tool_choice", "stream")
 #: Beta fields, which servers refuse without a header that names the feature. A profile that sends such headers lists
 #: the fields.
 BETA_FIELDS: Final = ("context_management", "mcp_servers", "compaction")
@@ -230,5 +232,5 @@ SPELLINGS: Final = {
     "stop_sequences": ("messages:stop_sequences", "chat:stop", "gemini:stopSequences"),
 }
 #: `auto` may use reserved capacity, as `priority` requests.
-TIERS: Final[dict[ServiceTier, str]] = {"auto": "auto", "default": "standard_only", "priority": "auto"}
+TIER_OF_WORD: Final[dict[ServiceTier, str]] = {"auto": "auto", "default": "standard_only", "priority": "auto"}
 OBJECT_RULE: Final = "Answer with one JSON object and with nothing else."

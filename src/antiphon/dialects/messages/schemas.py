@@ -30,16 +30,16 @@ def enforceable_schema(
 def _is_enforceable(root: JsonSchema) -> bool:
     """Whether every part states its type, and no reference is recursive. Each definition is checked once."""
     references: dict[str, list[str]] = {}  # references in the root or in a definition, by reference
-    waiting = [ROOT]
-    while waiting:
-        reference = waiting.pop()
+    pending = [ROOT]
+    while pending:
+        reference = pending.pop()
         if reference in references:
             continue
-        inner = _references_in(root if reference == ROOT else _target(reference, root))
+        inner = _references_in(root if reference == ROOT else _definition(reference, root))
         if inner is None:
             return False
         references[reference] = inner
-        waiting += inner
+        pending += inner
     try:
         TopologicalSorter(references).prepare()
     except CycleError:
@@ -50,23 +50,23 @@ def _is_enforceable(root: JsonSchema) -> bool:
 def _references_in(schema: Any) -> list[str] | None:
     """The references in a schema; None if a part leaves the type of a value open."""
     references: list[str] = []
-    waiting = [schema]
-    while waiting:
-        part = waiting.pop()
-        if not isinstance(part, dict) or TYPE_KEYWORDS.isdisjoint(part):
+    pending = [schema]
+    while pending:
+        subschema = pending.pop()
+        if not isinstance(subschema, dict) or TYPE_KEYWORDS.isdisjoint(subschema):
             return None
-        if "$ref" in part:
-            if not isinstance(part["$ref"], str):
+        if "$ref" in subschema:
+            if not isinstance(subschema["$ref"], str):
                 return None
-            references.append(part["$ref"])
-        elif _is_open(part):
+            references.append(subschema["$ref"])
+        elif _leaves_value_open(subschema):
             return None
         else:
-            waiting += _children(part)
+            pending += _children(subschema)
     return references
 
 
-def _is_open(schema: JsonSchema) -> bool:
+def _leaves_value_open(schema: JsonSchema) -> bool:
     """Whether a value is not fully described. A closed object without properties could hold nothing, which is not
     intended.
     """
@@ -82,13 +82,13 @@ def _children(schema: JsonSchema) -> list[Any]:
     children = [schema["items"]] if "items" in schema else []
     properties = schema.get("properties", {})
     children += properties.values() if isinstance(properties, dict) else [None]
-    for word in ("anyOf", "allOf"):
-        forms = schema.get(word, [])
+    for keyword in ("anyOf", "allOf"):
+        forms = schema.get(keyword, [])
         children += forms if isinstance(forms, list) else [None]
     return children
 
 
-def _target(reference: str, root: JsonSchema) -> Any:
+def _definition(reference: str, root: JsonSchema) -> Any:
     match reference.split("/", 3):
         case ["#", ("$defs" | "definitions") as group, name]:
             definitions = root.get(group)

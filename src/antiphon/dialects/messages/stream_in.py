@@ -85,7 +85,7 @@ class EventsToHub(StreamToHub):
                     answer.fast_path_length += len(text)
                     self._writer.add_text(key, text)
                     return self._take_events()
-        self._read(frame)
+        self._read_frame(frame)
         return self._take_events()
 
     def text_run(self, frames: list[sse.Frame], at: int) -> tuple[TextRun | None, int]:
@@ -122,23 +122,23 @@ class EventsToHub(StreamToHub):
         elif message is None or message.content is None:
             self._fail(invalid_upstream_data("an answer that is not a message", body))
         else:
-            self._message(message)
+            self._read_message(message)
             self._stop_reason = self._stop_reason or "end_turn"
             self._end_response()
 
-    def _read(self, frame: sse.Frame) -> None:
+    def _read_frame(self, frame: sse.Frame) -> None:
         """Read a frame outside the hot path: an event, the end marker, white space, or data for the lenient decoder."""
         data = frame.data.strip()
         if data == sse.DONE:
-            self._done()
+            self._read_done_marker()
             return
         if not data:
             return
         event = self._read_event(data)
         if event is not None:
-            self._event(event, frame)
+            self._apply_event(event, frame)
         elif frame.event == "error":
-            self._fail(error_in_answer(_bare(frame)))
+            self._fail(error_in_answer(_decode_bare_error(frame)))
         else:
             self._fail(invalid_upstream_data("an event that is not a Messages event", data))
 
@@ -151,16 +151,16 @@ class EventsToHub(StreamToHub):
                 self._lenient_decoder = LenientDecoder(self.losses)
         return self._lenient_decoder.decode(data, EventIn)
 
-    def _event(self, event: EventIn, frame: sse.Frame) -> None:
+    def _apply_event(self, event: EventIn, frame: sse.Frame) -> None:
         kind = event.type or frame.event
         if event.error or kind == "error":
-            self._fail(error_in_answer(event.error or _bare(frame)))
+            self._fail(error_in_answer(event.error or _decode_bare_error(frame)))
             return
         if not self._writer.has_started:
             self._writer.start()
         match kind:
             case "content_block_delta":
-                self._delta(event, frame)
+                self._read_delta(event, frame)
             case "content_block_start":
                 if event.content_block:
                     self._flush(event.index)
@@ -169,32 +169,32 @@ class EventsToHub(StreamToHub):
                 self._flush(event.index)
                 self._answer.stop_block(event.index)
             case "message_start":
-                self._message(event.message or AnswerIn())
+                self._read_message(event.message or AnswerIn())
             case "message_delta":
-                self._count(event.usage)
-                self._stop(event.delta or DeltaIn())
+                self._add_usage(event.usage)
+                self._read_stop(event.delta or DeltaIn())
             case "message_stop":
-                self._done()
+                self._read_done_marker()
             case "ping":
                 pass
             case _:
                 self.losses.add("stream", f"an event of type {kind[:50]!r}", "Open Responses has no equivalent")
 
-    def _message(self, message: AnswerIn) -> None:
+    def _read_message(self, message: AnswerIn) -> None:
         """Read a message, whole or at its start. The blocks of a second start continue the same answer."""
-        self._count(message.usage)
+        self._add_usage(message.usage)
         for index, block in enumerate(message.content or ()):
             self._answer.start_block(index, block)
             self._answer.stop_block(index)
-        self._stop(
+        self._read_stop(
             DeltaIn(
                 stop_reason=message.stop_reason, stop_sequence=message.stop_sequence, stop_details=message.stop_details
             )
         )
 
-    def _delta(self, event: EventIn, frame: sse.Frame) -> None:
+    def _read_delta(self, event: EventIn, frame: sse.Frame) -> None:
         delta = event.delta or DeltaIn()
-        if delta.type is None or delta.type in DELTAS:
+        if delta.type is None or delta.type in KNOWN_DELTAS:
             self._answer.add_delta(event.index, delta)
         else:
             self._answer.add_unknown_delta(event.index, delta.type, frame.data)
@@ -204,15 +204,15 @@ class EventsToHub(StreamToHub):
         if rest is not None:
             self._answer.add_delta(index, rest)
 
-    def _count(self, usage: UsageIn | None) -> None:
+    def _add_usage(self, usage: UsageIn | None) -> None:
         if usage is None:
             return
-        self._usage = _latest(self._usage, usage)
+        self._usage = _merge_usage(self._usage, usage)
         if usage.service_tier and usage.service_tier != self._service_tier:
             self._service_tier = usage.service_tier
-            self._writer.update_response(service_tier=TIERS.get(usage.service_tier, usage.service_tier))
+            self._writer.update_response(service_tier=TIER_OF_WORD.get(usage.service_tier, usage.service_tier))
 
-    def _stop(self, delta: DeltaIn) -> None:
+    def _read_stop(self, delta: DeltaIn) -> None:
         self._stop_reason = delta.stop_reason or self._stop_reason
         self._stop_details = delta.stop_details or self._stop_details
         if delta.stop_sequence is not None:
@@ -223,7 +223,7 @@ class EventsToHub(StreamToHub):
         self._extra[name] = Raw(msgspec.json.encode(value))
         self._writer.update_response(extra=self._extra)
 
-    def _done(self) -> None:
+    def _read_done_marker(self) -> None:
         if self._stop_reason:
             self._end_response()
         else:
@@ -238,7 +238,7 @@ class EventsToHub(StreamToHub):
             self._set_extra_field(STOP_REASON_FIELD, reason)
         if reason == "refusal" and self._stop_details is not None and self._stop_details.explanation:
             self._answer.add_refusal(self._stop_details.explanation)
-        self._end_as(INCOMPLETE.get(reason))
+        self._end_as(INCOMPLETE_REASONS.get(reason))
 
     def _fail(self, error: ApiError) -> None:
         self._flush_all()
@@ -269,31 +269,31 @@ def usage_to_hub(usage: UsageIn) -> Usage | None:
     """
     if usage.input_tokens is None and usage.output_tokens is None:
         return None
-    cached, cache_written = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
-    read, written = (usage.input_tokens or 0) + cached + cache_written, usage.output_tokens or 0
+    cached, cache_creation = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
+    input_tokens, output_tokens = (usage.input_tokens or 0) + cached + cache_creation, usage.output_tokens or 0
     thoughts = usage.output_tokens_details.thinking_tokens if usage.output_tokens_details else None
-    beside = {CACHE_CREATION_FIELD: Raw(msgspec.json.encode(cache_written))} if cache_written else UNSET
+    extra = {CACHE_CREATION_FIELD: Raw(msgspec.json.encode(cache_creation))} if cache_creation else UNSET
     return Usage(
-        input_tokens=read,
-        output_tokens=written,
-        total_tokens=read + written,
-        input_tokens_details=InputTokensDetails(cached_tokens=cached, extra=beside),
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        total_tokens=input_tokens + output_tokens,
+        input_tokens_details=InputTokensDetails(cached_tokens=cached, extra=extra),
         output_tokens_details=OutputTokensDetails(reasoning_tokens=thoughts or 0),
     )
 
 
-def _latest(before: UsageIn, now: UsageIn) -> UsageIn:
+def _merge_usage(previous: UsageIn, current: UsageIn) -> UsageIn:
     """Merge counts: the later count wins, but some servers later omit a count or send 0."""
     return UsageIn(
-        input_tokens=now.input_tokens or before.input_tokens,
-        output_tokens=before.output_tokens if now.output_tokens is None else now.output_tokens,
-        cache_read_input_tokens=now.cache_read_input_tokens or before.cache_read_input_tokens,
-        cache_creation_input_tokens=now.cache_creation_input_tokens or before.cache_creation_input_tokens,
-        output_tokens_details=now.output_tokens_details or before.output_tokens_details,
+        input_tokens=current.input_tokens or previous.input_tokens,
+        output_tokens=previous.output_tokens if current.output_tokens is None else current.output_tokens,
+        cache_read_input_tokens=current.cache_read_input_tokens or previous.cache_read_input_tokens,
+        cache_creation_input_tokens=current.cache_creation_input_tokens or previous.cache_creation_input_tokens,
+        output_tokens_details=current.output_tokens_details or previous.output_tokens_details,
     )
 
 
-def _bare(frame: sse.Frame) -> Any:
+def _decode_bare_error(frame: sse.Frame) -> Any:
     """An error that is not under `error`."""
     try:
         return decode_json(frame.data)
@@ -301,11 +301,13 @@ def _bare(frame: sse.Frame) -> Any:
         return None
 
 
-DELTAS: Final = frozenset({"text_delta", "thinking_delta", "signature_delta", "input_json_delta", "citations_delta"})
-TIERS: Final[dict[str, str]] = {"standard": "default"}
+KNOWN_DELTAS: Final = frozenset(
+    {"text_delta", "thinking_delta", "signature_delta", "input_json_delta", "citations_delta"}
+)
+TIER_OF_WORD: Final[dict[str, str]] = {"standard": "default"}
 #: Stop reasons that the response's status and output already express.
 STATUS_STOP_REASONS: Final = frozenset({"end_turn", "tool_use", "stop_sequence", "max_tokens", "refusal"})
-INCOMPLETE: Final[dict[str, str]] = {
+INCOMPLETE_REASONS: Final[dict[str, str]] = {
     "max_tokens": "max_output_tokens",
     "model_context_window_exceeded": "max_output_tokens",
     "refusal": "content_filter",

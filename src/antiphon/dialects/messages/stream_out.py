@@ -62,7 +62,7 @@ class EventsFromHub(StreamFromHub):
         super().__init__()
         self._model = request.model
         self._answer = AnswerFromHub(request, self.losses)
-        self._text: OpenTextBlock | None = None  # the text that `_head` is for
+        self._open_text_block: OpenTextBlock | None = None  # the text that `_head` is for
         self._output_index = self._content_index = -1
         self._head = b""
 
@@ -82,8 +82,8 @@ class EventsFromHub(StreamFromHub):
         """The bytes of a run of text deltas, equal to those of its single events."""
         if run.output_index != self._output_index or run.content_index != self._content_index:
             return b"".join(map(self.feed, run.events()))
-        between = TAIL + self._head
-        return self._head + between.join(map(_encode, run.deltas)) + TAIL
+        separator = DELTA_TAIL + self._head
+        return self._head + separator.join(map(_encode, run.deltas)) + DELTA_TAIL
 
     def _begin(self, response: Response) -> bytes:
         message = message_from_hub(response, self._model, [])
@@ -91,17 +91,17 @@ class EventsFromHub(StreamFromHub):
 
     def _content(self, event: StreamEvent) -> bytes:
         out = b"".join(map(_frame, self._answer.feed(event)))
-        if self._answer.open_text is not self._text:
-            self._open_text(self._answer.open_text)
+        if self._answer.open_text is not self._open_text_block:
+            self._use_open_text(self._answer.open_text)
         return out
 
-    def _open_text(self, text: OpenTextBlock | None) -> None:
-        self._text = text
+    def _use_open_text(self, text: OpenTextBlock | None) -> None:
+        self._open_text_block = text
         self._output_index = self._content_index = -1
         if text is not None:
             self._output_index, self._content_index = text.output_index, text.content_index
             self._head = _frame(BlockDelta(index=text.block_index, delta=TextDeltaOut(text=""))).removesuffix(
-                b'""' + TAIL
+                b'""' + DELTA_TAIL
             )
 
     def _end(self, response: Response) -> bytes:
@@ -120,9 +120,9 @@ def response_from_hub(response: Response, request: Request) -> tuple[bytes, Loss
     blocks = _BlockJoiner()
     for event in replay(response):
         for piece in answer.feed(event):
-            blocks.take(piece)
+            blocks.add_event(piece)
     end = answer.final_delta(response)
-    message = message_from_hub(response, request.model, blocks.done())
+    message = message_from_hub(response, request.model, blocks.joined_blocks())
     return msgspec.json.encode(replace(message, stop_reason=end.stop_reason, stop_sequence=end.stop_sequence)), losses
 
 
@@ -147,14 +147,14 @@ class _BlockJoiner:
         self._blocks: list[AnswerBlockOut] = []
         self._deltas: list[list[DeltaOut]] = []
 
-    def take(self, piece: BlockEvent) -> None:
+    def add_event(self, piece: BlockEvent) -> None:
         if isinstance(piece, BlockStart):
             self._blocks.append(piece.content_block)
             self._deltas.append([])
         elif isinstance(piece, BlockDelta):
             self._deltas[piece.index].append(piece.delta)
 
-    def done(self) -> list[AnswerBlockOut]:
+    def joined_blocks(self) -> list[AnswerBlockOut]:
         return [_whole_block(block, deltas) for block, deltas in zip(self._blocks, self._deltas, strict=True)]
 
 
@@ -177,4 +177,4 @@ def _whole_block(block: AnswerBlockOut, deltas: list[DeltaOut]) -> AnswerBlockOu
             assert_never(never)
 
 
-TAIL: Final = b"}}\n\n"  # the bytes after the text of a delta
+DELTA_TAIL: Final = b"}}\n\n"  # the bytes after the text of a delta

@@ -27,7 +27,7 @@ class ThinkingFromHub:
 
     def __init__(self, request: Request, wire: MessagesWire, max_tokens: int, losses: Losses) -> None:
         self._wire = wire
-        self._accepted = model_thinking(wire, request.model or "")
+        self._model = model_thinking(wire, request.model or "")
         self._losses = losses
         self._max_tokens = max_tokens
         reasoning = request.reasoning or None
@@ -41,13 +41,13 @@ class ThinkingFromHub:
         if THINKING_FIELD in extra:
             self._use_client_thinking(extra[THINKING_FIELD])
         elif self._effort is not None:
-            self._by_effort(self._effort)
+            self._use_effort(self._effort)
         if self._wants_summary:
             self._request_summary()
 
     @property
     def is_on(self) -> bool:
-        return self._kind in ("enabled", "adaptive")
+        return self._type_in_use in ("enabled", "adaptive")
 
     def disable_if_refused(self, history: SystemAndMessages, choice: ToolChoiceOut | UnsetType) -> None:
         """Switch thinking off if the server would refuse the request with it."""
@@ -57,7 +57,7 @@ class ThinkingFromHub:
             self._switch_off("the server refuses it together with a forced tool call")
         elif history.ends_with_assistant:
             self._switch_off("the conversation ends with an assistant message")
-        elif self._kind == "enabled" and history.has_tool_loop_without_thinking:
+        elif self._type_in_use == "enabled" and history.has_tool_loop_without_thinking:
             self._switch_off("the thinking before the last tool calls is missing or from another server")
 
     def drop_beside_thinking(self, name: str, value: T | UnsetType, *, allowed: bool = False) -> T | UnsetType:
@@ -67,81 +67,81 @@ class ThinkingFromHub:
         self._losses.add(name, f"the field {name!r}", "the server refuses it together with thinking")
         return UNSET
 
-    def client_effort(self, word: Any) -> Any:
+    def client_effort(self, effort_name: Any) -> Any:
         """The effort that a client of this dialect set, as the model accepts it; UNSET if it is not sent."""
         if self._is_switched_off:  # dropped with thinking, as part of that loss
             return UNSET
-        if not self._accepted.efforts:
+        if not self._model.efforts:
             self._losses.add("output_config.effort", "the effort", "the model does not accept an effort")
             return UNSET
-        return self._nearest_effort(word, "output_config.effort") if word in EFFORT_ORDER else word
+        return self._nearest_effort(effort_name, "output_config.effort") if effort_name in EFFORT_ORDER else effort_name
 
     @property
-    def _kind(self) -> str:
+    def _type_in_use(self) -> str:
         if isinstance(self.thinking, Raw):
-            return _kind_of(msgspec.json.decode(self.thinking))
+            return _type_of(msgspec.json.decode(self.thinking))
         return self.thinking.type if self.thinking else ""
 
     def _use_client_thinking(self, raw: Raw) -> None:
         """Use the client's thinking if the model accepts it; else an accepted form with the same effort."""
-        written = msgspec.json.decode(raw)
-        kind = _kind_of(written)
-        if written is None:  # the client did not set it
+        client_thinking = msgspec.json.decode(raw)
+        kind = _type_of(client_thinking)
+        if client_thinking is None:  # the client did not set it
             return
-        if kind in self._accepted.thinking or kind not in get_args(ThinkingType):
+        if kind in self._model.thinking or kind not in get_args(ThinkingType):
             self.thinking = raw
             if kind == "adaptive" and self._effort is not None:
                 self.effort = self._nearest_effort(self._effort)
         elif kind in OFF_TYPES:
             self._use_client_off(kind)
         else:
-            why = f"the model accepts {self._on!r} instead" if self._on else NO_THINKING
+            why = f"the model accepts {self._on_type!r} instead" if self._on_type else NO_THINKING
             self._losses.add("thinking", f"thinking of type {kind!r}", why)
-            if self._on:
-                self._by_effort(self._effort or "medium")
+            if self._on_type:
+                self._use_effort(self._effort or "medium")
 
     def _use_client_off(self, kind: str) -> None:
-        self.thinking = self._off()
+        self.thinking = self._off_config()
         if self.thinking:
             self._losses.add(
                 "thinking", f"thinking of type {kind!r}", f"the model accepts {self.thinking.type!r} instead"
             )
-        elif self._on:
+        elif self._on_type:
             self._losses.add("thinking", f"thinking of type {kind!r}", ALWAYS_THINKS)
 
     @property
-    def _on(self) -> ThinkingType | None:
+    def _on_type(self) -> ThinkingType | None:
         """The type that switches thinking on."""
-        return next((kind for kind in self._accepted.thinking if kind not in OFF_TYPES), None)
+        return next((kind for kind in self._model.thinking if kind not in OFF_TYPES), None)
 
-    def _off(self) -> ThinkingConfigOut | UnsetType:
+    def _off_config(self) -> ThinkingConfigOut | UnsetType:
         """The configuration that switches thinking off; UNSET if there is none."""
-        kind = next((kind for kind in self._accepted.thinking if kind in OFF_TYPES), None)
+        kind = next((kind for kind in self._model.thinking if kind in OFF_TYPES), None)
         return ThinkingConfigOut(type=kind) if kind else UNSET
 
-    def _by_effort(self, effort: ReasoningEffort) -> None:
-        if self._on is None:
+    def _use_effort(self, effort: ReasoningEffort) -> None:
+        if self._on_type is None:
             if effort != "none":
                 self._losses.add("reasoning.effort", f"the effort {effort!r}", NO_THINKING)
         elif effort == "none":
-            self.thinking = self._off()
+            self.thinking = self._off_config()
             if not self.thinking:
                 self._losses.add("reasoning.effort", "the effort 'none'", ALWAYS_THINKS)
-        elif self._on == "adaptive":
+        elif self._on_type == "adaptive":
             self.thinking, self.effort = ThinkingConfigOut(type="adaptive"), self._nearest_effort(effort)
         else:
-            self.thinking = self._budget(effort)
+            self.thinking = self._budget_config(effort)
 
     def _nearest_effort(self, effort: ReasoningEffort, path: str = "reasoning.effort") -> ReasoningEffort | UnsetType:
-        if not self._accepted.efforts:
+        if not self._model.efforts:
             self._losses.add(path, f"the effort {effort!r}", "the model does not accept an effort")
             return UNSET
-        return supported_effort(effort, self._accepted.efforts, self._losses, path)
+        return supported_effort(effort, self._model.efforts, self._losses, path)
 
-    def _budget(self, effort: ReasoningEffort) -> ThinkingConfigOut | UnsetType:
+    def _budget_config(self, effort: ReasoningEffort) -> ThinkingConfigOut | UnsetType:
         """Thoughts count towards the token limit, so part of it is left for the answer."""
         max_budget = self._max_tokens * 3 // 4
-        if max_budget < LEAST_BUDGET:
+        if max_budget < MIN_BUDGET:
             self._losses.add(
                 "reasoning.effort",
                 f"the effort {effort!r}",
@@ -166,19 +166,19 @@ class ThinkingFromHub:
             )
 
     def _switch_off(self, why: str) -> None:
-        self.thinking, self.effort = self._off(), UNSET
+        self.thinking, self.effort = self._off_config(), UNSET
         self._is_switched_off = True
         what = "thinking is disabled for this request" if self.thinking else "the model decides how it thinks"
         self._losses.add("thinking", what, why)
 
 
-def _kind_of(written: Any) -> str:
-    kind = written.get("type") if isinstance(written, dict) else None
+def _type_of(client_thinking: Any) -> str:
+    kind = client_thinking.get("type") if isinstance(client_thinking, dict) else None
     return kind if isinstance(kind, str) else ""
 
 
 THINKING_FIELD: Final = "messages:thinking"
-LEAST_BUDGET: Final = 1024
+MIN_BUDGET: Final = 1024
 NO_THINKING: Final = "the server has no thinking setting"
 ALWAYS_THINKS: Final = "the model always thinks"
 #: Types without thinking, or with the least thinking that the model allows.

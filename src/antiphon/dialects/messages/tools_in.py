@@ -1,4 +1,4 @@
-"""Translates a client's tools and tool choice to the hub. Tools that only servers of this dialect know travel unchanged."""
+"""Translates a client's tools and tool choice to the hub. Tools that only this dialect has travel unchanged."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ def parallel_tool_calls_to_hub(choice: ToolChoiceIn | None | UnsetType) -> bool 
 def _tool_to_hub(tool: ToolIn, path: str) -> ToolParam:
     if not _is_client_tool(tool):
         return UnknownTool(kind=str(tool.type), raw=Raw(codec.encode(tool)))
-    for name, value, wanted in (("name", tool.name, "a string"), ("input_schema", tool.input_schema, "an object")):
+    for name, value, expected in (("name", tool.name, "a string"), ("input_schema", tool.input_schema, "an object")):
         if value is UNSET:
-            raise MissingField(f"{path}.{name} is missing: expected {wanted}", param=f"{path}.{name}")
+            raise MissingField(f"{path}.{name} is missing: expected {expected}", param=f"{path}.{name}")
     return FunctionToolParam(
         name=tool.name or "",
         description=tool.description,

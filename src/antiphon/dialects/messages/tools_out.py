@@ -54,7 +54,7 @@ def tools_from_hub(request: Request, names: ToolNames, wire: MessagesWire) -> Of
     """Translate every tool that can be offered."""
     losses = Losses()
     budget = SchemaBudget()
-    sent: ToolsByName[Any] = ToolsByName(losses)
+    offered_tools: ToolsByName[Any] = ToolsByName(losses)
     offered = list(tools_with_paths(request, losses, "the API has no namespaces of tools"))
     has_tool_search = any(
         isinstance(tool, UnknownTool) and tool.kind.startswith("tool_search_tool") for _, tool, _ in offered
@@ -63,97 +63,99 @@ def tools_from_hub(request: Request, names: ToolNames, wire: MessagesWire) -> Of
         match tool:
             case FunctionToolParam():
                 name = names.wire_name(("function", tool.name, namespace))
-                shown = _function(tool, name, path, wire, losses, budget)
+                tool_out = _function_tool(tool, name, path, wire, losses, budget)
             case CustomTool():
                 name = names.wire_name(("custom", tool.name, namespace))
-                shown = _custom(tool, name, path, losses)
-            case UnknownTool() if OWN_TOOL.fullmatch(tool.kind):
-                sent.add(tool.string_member("name") or tool.kind, tool.raw, path)
+                tool_out = _custom_tool(tool, name, path, losses)
+            case UnknownTool() if NATIVE_TOOL.fullmatch(tool.kind):
+                offered_tools.add(tool.string_member("name") or tool.kind, tool.raw, path)
                 continue
             case _:
                 losses.add(path, f"a tool of type {type_of(tool)!r}", "the API has no equivalent")
                 continue
         if tool.defer_loading and has_tool_search:
-            shown = replace(shown, defer_loading=True)
+            tool_out = replace(tool_out, defer_loading=True)
         elif tool.defer_loading:
             losses.add(f"{path}.defer_loading", "deferred loading of the tool", "every tool is offered at once")
-        sent.add(name, _with_fields(shown, tool, path, losses), path)
-    return OfferedTools(sent.by_name, losses)
+        offered_tools.add(name, _with_fields(tool_out, tool, path, losses), path)
+    return OfferedTools(offered_tools.by_name, losses)
 
 
-def tool_choice_from_hub(request: Request, sent: Collection[str], names: ToolNames, losses: Losses) -> ToolSelection:
+def tool_choice_from_hub(
+    request: Request, offered_tools: Collection[str], names: ToolNames, losses: Losses
+) -> ToolSelection:
     """The tool choice among the tools that were sent; an impossible choice is a loss."""
-    chosen = _choice(request.tool_choice, sent, names, losses)
-    if request.parallel_tool_calls is not False or not sent:
+    chosen = _translate_choice(request.tool_choice, offered_tools, names, losses)
+    if request.parallel_tool_calls is not False or not offered_tools:
         return chosen
     choice = chosen.choice or ToolChoiceOut(type="auto")
     return chosen if choice.type == "none" else chosen._replace(choice=replace(choice, disable_parallel_tool_use=True))
 
 
-def _choice(
-    choice: ToolChoiceParam | None | UnsetType, sent: Collection[str], names: ToolNames, losses: Losses
+def _translate_choice(
+    choice: ToolChoiceParam | None | UnsetType, offered_tools: Collection[str], names: ToolNames, losses: Losses
 ) -> ToolSelection:
     match choice:
         case None | UnsetType():
             return NO_CHOICE
         case str():
-            return _mode(choice, sent, losses)
+            return _mode_choice(choice, offered_tools, losses)
         case UnknownToolChoice():
             name = choice.string_member("name") or ""
-            if choice.kind == "tool" and name in sent:
+            if choice.kind == "tool" and name in offered_tools:
                 return ToolSelection(ToolChoiceOut(type="tool", name=name))
             losses.add("tool_choice", f"the tool choice {choice.kind!r}", "the API has no equivalent")
             return NO_CHOICE
         case SpecificFunction() | SpecificCustom():
-            return _named(choice, sent, names, losses)
+            return _named_choice(choice, offered_tools, names, losses)
         case AllowedToolsParam(tools=[SpecificFunction() | SpecificCustom() as only], mode="required"):
-            return _named(only, sent, names, losses)
+            return _named_choice(only, offered_tools, names, losses)
         case AllowedToolsParam(mode=mode):
             report_unknown_fields(choice, "tool_choice", losses)
-            allowed = {_sent_name(tool, names) for tool in choice.tools} & set(sent)
+            allowed = {_wire_name(tool, names) for tool in choice.tools} & set(offered_tools)
             if mode == "none" or not allowed:
-                return _mode("none", sent, losses)
+                return _mode_choice("none", offered_tools, losses)
             losses.add(
                 "tools",
                 "tools outside the allowed set",
                 "they are not offered; the API has no equivalent of an allowed set",
             )
-            return ToolSelection(_mode(mode or "auto", allowed, losses).choice, allowed)
+            return ToolSelection(_mode_choice(mode or "auto", allowed, losses).choice, allowed)
         case _ as never:
             assert_never(never)
 
 
-def _mode(mode: str, sent: Collection[str], losses: Losses) -> ToolSelection:
-    if sent:
+def _mode_choice(mode: str, offered_tools: Collection[str], losses: Losses) -> ToolSelection:
+    if offered_tools:
         return ToolSelection(ToolChoiceOut(type="any" if mode == "required" else "none" if mode == "none" else "auto"))
     if mode == "required":
         losses.add("tool_choice", "a forced tool call", "no tool could be offered")
     return NO_CHOICE
 
 
-def _named(
-    choice: SpecificFunction | SpecificCustom, sent: Collection[str], names: ToolNames, losses: Losses
+def _named_choice(
+    choice: SpecificFunction | SpecificCustom, offered_tools: Collection[str], names: ToolNames, losses: Losses
 ) -> ToolSelection:
     report_unknown_fields(choice, "tool_choice", losses)
     name = names.wire_name(ToolRef.from_choice(choice))
-    if name in sent:
+    if name in offered_tools:
         return ToolSelection(ToolChoiceOut(type="tool", name=name))
     losses.add("tool_choice", "a forced tool call", "the tool could not be offered")
     return NO_CHOICE
 
 
-def _sent_name(choice: SpecificFunction | SpecificCustom | UnknownToolChoice, names: ToolNames) -> str:
+def _wire_name(choice: SpecificFunction | SpecificCustom | UnknownToolChoice, names: ToolNames) -> str:
     if isinstance(choice, UnknownToolChoice):
         return choice.string_member("name") or ""
     return names.wire_name(ToolRef.from_choice(choice))
 
 
-def _function(
+def _function_tool(
     tool: FunctionToolParam, name: str, path: str, wire: MessagesWire, losses: Losses, budget: SchemaBudget
 ) -> ToolOut:
-    place = f"{path}.parameters"
-    schema = _of_object(tool.parameters or {}, place, losses, budget.counter(place))
-    strict = enforceable_schema(schema, place, losses, budget) if tool.strict and wire.strict_tools else None
+    schema_path = f"{path}.parameters"
+    schema = _object_schema(tool.parameters or {}, schema_path, losses, budget.counter(schema_path))
+    strict = enforceable_schema(schema, schema_path, losses, budget) if tool.strict and wire.strict_tools else None
     if tool.strict and strict is None:
         why = "the server cannot enforce such a schema" if wire.strict_tools else "the server does not support it"
         losses.add(f"{path}.strict", "strict arguments", why)
@@ -165,25 +167,25 @@ def _function(
     )
 
 
-def _custom(tool: CustomTool, name: str, path: str, losses: Losses) -> ToolOut:
+def _custom_tool(tool: CustomTool, name: str, path: str, losses: Losses) -> ToolOut:
     description = freeform_tools.description(tool, path, losses)
     return ToolOut(name=name, description=description or UNSET, input_schema=freeform_tools.schema())
 
 
-def _with_fields(shown: ToolOut, tool: FunctionToolParam | CustomTool, path: str, losses: Losses) -> Any:
+def _with_fields(tool_out: ToolOut, tool: FunctionToolParam | CustomTool, path: str, losses: Losses) -> Any:
     if not tool.extra:
-        return shown
+        return tool_out
     native_fields = {name: raw for name, raw in tool.extra.items() if name in TOOL_FIELDS}
     report_unknown_fields(
         Shape(extra={name: raw for name, raw in tool.extra.items() if name not in TOOL_FIELDS}), path, losses
     )
     return {
-        **{name: value for name in ToolOut.__struct_fields__ if (value := getattr(shown, name)) is not UNSET},
+        **{name: value for name in ToolOut.__struct_fields__ if (value := getattr(tool_out, name)) is not UNSET},
         **native_fields,
     }
 
 
-def _of_object(schema: JsonSchema, path: str, losses: Losses, counter: SchemaCounter) -> JsonSchema:
+def _object_schema(schema: JsonSchema, path: str, losses: Losses, counter: SchemaCounter) -> JsonSchema:
     """A schema that servers accept for arguments: an object, no choice at the top, and only valid property names."""
     kind = schema.get("type", "object")
     if kind != "object" and not (isinstance(kind, list) and "object" in kind):
@@ -191,53 +193,56 @@ def _of_object(schema: JsonSchema, path: str, losses: Losses, counter: SchemaCou
             path, f"a schema of type {str(kind)[:50]!r}", "arguments are always an object; any properties are allowed"
         )
         return NO_PARAMETERS
-    whole = {"type": "object", **{word: value for word, value in schema.items() if word not in (*CHOICES, "type")}}
-    members = [_properties(whole)]
-    required = dict.fromkeys(_required(whole))
-    for word in CHOICES:
-        if word not in schema:
+    object_schema = {
+        "type": "object",
+        **{keyword: value for keyword, value in schema.items() if keyword not in (*CHOICE_KEYWORDS, "type")},
+    }
+    members = [_properties_of(object_schema)]
+    required = dict.fromkeys(_required_of(object_schema))
+    for keyword in CHOICE_KEYWORDS:
+        if keyword not in schema:
             continue
         losses.add(
-            f"{path}.{word}",
-            f"{word!r} at the top level of a schema",
+            f"{path}.{keyword}",
+            f"{keyword!r} at the top level of a schema",
             "the properties of all alternatives are allowed together",
         )
-        for form in schema[word] if isinstance(schema[word], list) else []:
+        for alternative in schema[keyword] if isinstance(schema[keyword], list) else []:
             counter.add_nodes(1)
-            if isinstance(form, dict):
-                members.append(_properties(form))
-                required |= dict.fromkeys(_required(form) if word == "allOf" else ())
+            if isinstance(alternative, dict):
+                members.append(_properties_of(alternative))
+                required |= dict.fromkeys(_required_of(alternative) if keyword == "allOf" else ())
     properties: dict[str, Any] = {}
     for group in reversed(members):  # of properties with the same name, the first wins
         counter.add_nodes(len(group))
         properties.update(group)
-    for name in [name for name in properties if not PROPERTY.fullmatch(name)]:
+    for name in [name for name in properties if not PROPERTY_NAME.fullmatch(name)]:
         losses.add(f"{path}.properties", f"the parameter {name[:80]!r}", "the server refuses its name")
         del properties[name]
-    given = whole.get("required", [])
-    if not isinstance(given, list) or not set(map(type, given)) <= {str}:
+    given_required = object_schema.get("required", [])
+    if not isinstance(given_required, list) or not set(map(type, given_required)) <= {str}:
         losses.add(f"{path}.required", "required properties that are not strings", "the server refuses them")
-    needed = [name for name in required if PROPERTY.fullmatch(name)]
-    whole |= {"properties": properties, "required": needed}
-    if not needed:
-        del whole["required"]
-    return whole
+    required_names = [name for name in required if PROPERTY_NAME.fullmatch(name)]
+    object_schema |= {"properties": properties, "required": required_names}
+    if not required_names:
+        del object_schema["required"]
+    return object_schema
 
 
-def _properties(schema: JsonSchema) -> dict[str, Any]:
+def _properties_of(schema: JsonSchema) -> dict[str, Any]:
     properties = schema.get("properties")
     return properties if isinstance(properties, dict) else {}
 
 
-def _required(schema: JsonSchema) -> list[str]:
+def _required_of(schema: JsonSchema) -> list[str]:
     required = schema.get("required")
     return [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
 
 
 NO_CHOICE: Final = ToolSelection(UNSET)
 NO_PARAMETERS: Final[dict[str, Any]] = {"type": "object", "properties": {}}
-CHOICES: Final = ("anyOf", "oneOf", "allOf")
-PROPERTY: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
+CHOICE_KEYWORDS: Final = ("anyOf", "oneOf", "allOf")
+PROPERTY_NAME: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 #: The types of tools that a server of this dialect runs, or whose schema it knows, contain a date.
-OWN_TOOL: Final = re.compile(r"[a-z0-9_]+_20\d{6}|mcp_toolset")
+NATIVE_TOOL: Final = re.compile(r"[a-z0-9_]+_20\d{6}|mcp_toolset")
 TOOL_FIELDS: Final = frozenset({"cache_control", "eager_input_streaming", "input_examples", "allowed_callers"})

@@ -97,27 +97,27 @@ def model_thinking(wire: MessagesWire, model: str) -> ModelThinking:
         case "none":
             return ModelThinking(names=(WILDCARD,), thinking=())
         case "adaptive":
-            common = ModelThinking(names=(WILDCARD,), thinking=("adaptive", "disabled"), efforts=wire.efforts)
+            default = ModelThinking(names=(WILDCARD,), thinking=("adaptive", "disabled"), efforts=wire.efforts)
         case "budget":
-            common = ModelThinking(names=(WILDCARD,), thinking=("enabled", "disabled"))
+            default = ModelThinking(names=(WILDCARD,), thinking=("enabled", "disabled"))
         case _ as never:
             assert_never(never)
-    return next((row for row in wire.models if matches_any(model, row.names)), common)
+    return next((row for row in wire.models if matches_any(model, row.names)), default)
 
 
 def wire_after_refusal(wire: MessagesWire, model: str, refused: RefusedPart) -> MessagesWire | None:
     """The options after the server refused a type of thinking: the model is sent the other type. None if nothing
     changes.
     """
-    taken = model_thinking(wire, model)
-    remaining = tuple(kind for kind in taken.thinking if f"thinking.{kind}" != refused)
-    if len(remaining) == len(taken.thinking):
+    accepted = model_thinking(wire, model)
+    remaining = tuple(kind for kind in accepted.thinking if f"thinking.{kind}" != refused)
+    if len(remaining) == len(accepted.thinking):
         return None
-    row = replace(taken, names=(WILDCARD,), thinking=remaining)
+    row = replace(accepted, names=(WILDCARD,), thinking=remaining)
     if refused == "thinking.adaptive":
         row = replace(row, thinking=("enabled", *remaining) if "enabled" not in remaining else remaining, efforts=())
     elif refused == "thinking.enabled" and "adaptive" not in remaining:
-        row = replace(row, thinking=("adaptive", *remaining), efforts=taken.efforts or wire.efforts)
+        row = replace(row, thinking=("adaptive", *remaining), efforts=accepted.efforts or wire.efforts)
     return replace(wire, models=(row,))
 
 

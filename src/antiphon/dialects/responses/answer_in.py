@@ -56,9 +56,9 @@ class ResponseNormalizer:
         self._new_id = stamps.new_id
         self._wire = wire
         self.content = ItemContent(self.writer, self.losses, wire.maker, stamps.new_id)
-        self._limit = request.max_output_tokens or None
+        self._max_output_tokens = request.max_output_tokens or None
         self._names = ToolNames.for_request(request) if wire.extension_tools == "flatten" else None
-        self._waiting: list[UpstreamItem] = []
+        self._unannounced_items: list[UpstreamItem] = []
         self._unsettled: list[UpstreamItem] = []
 
     # Beginning
@@ -115,7 +115,7 @@ class ResponseNormalizer:
         if item is None:
             item = self.tracker.add(kind, TYPE_OF_KIND[kind], id, index)
             item.has_confirmed_id = id is not None
-            self._waiting.append(item)
+            self._unannounced_items.append(item)
             self._announce_ready_items()
         elif item.finished_by_server:
             self.content.report_loss(item, "", "output after the end of the item", "the item has ended (ITEM-4)")
@@ -155,7 +155,7 @@ class ResponseNormalizer:
         server_error = decode_error(response.error)
         if error is None and server_error is not None and status != ResponseStatus.INCOMPLETE:
             error = error_in_answer(server_error)
-        if error is None and status in FAILED:
+        if error is None and status in FAILED_STATUSES:
             error = UpstreamFault(f"the response of the upstream is {status}")
         self._merge_listed_items(response.output or [])
         if response.service_tier:
@@ -163,26 +163,26 @@ class ResponseNormalizer:
         usage = usage_to_hub(response.usage)
         if error is not None:
             self.fail(error, usage)
-        elif status == ResponseStatus.INCOMPLETE or self._is_cut(usage):
+        elif status == ResponseStatus.INCOMPLETE or self._was_cut_by_limit(usage):
             reason = response.incomplete_details.reason if response.incomplete_details else None
-            self._settle_all(ItemStatus.INCOMPLETE)
+            self._close_all(ItemStatus.INCOMPLETE)
             self.writer.end_incomplete(reason or "max_output_tokens", usage)
         else:
             self.complete(usage)
 
     def complete(self, usage: Usage | None = None) -> None:
-        self._settle_all(ItemStatus.COMPLETED)
+        self._close_all(ItemStatus.COMPLETED)
         self.writer.complete(usage)
 
     def fail(self, error: ApiError, usage: Usage | None = None) -> None:
         self.error = error.without_traceback()
-        self._settle_all(ItemStatus.FAILED)
+        self._close_all(ItemStatus.FAILED)
         self.writer.fail(error, usage)
 
     def cut_off(self, reason: str) -> None:
         """End a response that exceeds its size limit as incomplete. Pending output is dropped."""
         with suppress(OutputLimitExceeded):
-            self._settle_all(ItemStatus.INCOMPLETE)
+            self._close_all(ItemStatus.INCOMPLETE)
         self.writer.limits = UNLIMITED
         self.writer.end_incomplete(reason)
 
@@ -195,7 +195,7 @@ class ResponseNormalizer:
 
     def _track_item(self, kind: ItemKind, server_item: ServerItem, index: int | None) -> UpstreamItem:
         item = self.tracker.add(kind, server_item.type or TYPE_OF_KIND[kind], server_item.id, index)
-        self._waiting.append(item)
+        self._unannounced_items.append(item)
         return item
 
     def _merge_identity(self, item: UpstreamItem, server_item: ServerItem) -> None:
@@ -221,16 +221,16 @@ class ResponseNormalizer:
 
     def _announce_ready_items(self) -> None:
         """Announce items in the server's order. A call waits for its name and call id (TOOL-3)."""
-        while self._waiting:
-            item = self._waiting[0]
+        while self._unannounced_items:
+            item = self._unannounced_items[0]
             if item.kind in ("call", "custom") and not (item.name and item.call_id):
                 return
-            self._announce(self._waiting.pop(0))
+            self._announce(self._unannounced_items.pop(0))
 
     def _announce_remaining_items(self) -> None:
         """Announce the rest at the end. A call without a call id gets one; a call without a name is dropped."""
-        waiting, self._waiting = self._waiting, []
-        for item in waiting:
+        unannounced, self._unannounced_items = self._unannounced_items, []
+        for item in unannounced:
             if item.kind in ("call", "custom"):
                 item.call_id = item.call_id or item.id or self._new_id("call")
                 if not item.name:
@@ -240,7 +240,9 @@ class ResponseNormalizer:
 
     def _announce(self, item: UpstreamItem) -> None:
         if self._wire.cut == "by_usage":
-            self._settle(ItemStatus.COMPLETED)  # the previous item is not the last one, so it was not truncated
+            self._close_unsettled(
+                ItemStatus.COMPLETED
+            )  # the previous item is not the last one, so it was not truncated
         if item.kind == "message":
             self.writer.open_message(item.key, id=item.id, phase=item.phase or UNSET)
         elif item.kind == "reasoning":
@@ -298,26 +300,26 @@ class ResponseNormalizer:
         if server_item.status == ItemStatus.INCOMPLETE or self._wire.cut == "by_usage":
             self._unsettled.append(item)  # ITEM-3: the end of the response decides whether the item is incomplete
         else:
-            self._close(item, ItemStatus.COMPLETED)
+            self._close_item(item, ItemStatus.COMPLETED)
 
-    def _settle(self, status: ItemStatus) -> None:
+    def _close_unsettled(self, status: ItemStatus) -> None:
         """Close the unsettled items. If the response does not complete, the writer closes them (ITEM-3)."""
         unsettled, self._unsettled = self._unsettled, []
         for item in unsettled:
-            self._close(item, status)
+            self._close_item(item, status)
 
-    def _close(self, item: UpstreamItem, status: ItemStatus) -> None:
+    def _close_item(self, item: UpstreamItem, status: ItemStatus) -> None:
         if item.final_form is not None:
-            self._close_whole(item, item.final_form, status)
+            self._close_whole_item(item, item.final_form, status)
         elif status is ItemStatus.COMPLETED:
             self.writer.close_item(item.key)
 
-    def _close_whole(self, item: UpstreamItem, final: Item, status: ItemStatus) -> None:
+    def _close_whole_item(self, item: UpstreamItem, final: Item, status: ItemStatus) -> None:
         """Close an item that is carried whole, with its own status where the protocol allows that."""
         final_status = status_of(final)
         is_last = item.hub_index == self.writer.item_count - 1
-        fits = status is ItemStatus.FAILED or (status is ItemStatus.INCOMPLETE and is_last)
-        if (final_status == ItemStatus.INCOMPLETE and not fits) or (
+        is_allowed = status is ItemStatus.FAILED or (status is ItemStatus.INCOMPLETE and is_last)
+        if (final_status == ItemStatus.INCOMPLETE and not is_allowed) or (
             final_status == ItemStatus.FAILED and not may_fail(final)
         ):
             self.content.report_loss(
@@ -329,11 +331,11 @@ class ResponseNormalizer:
             final_status = ItemStatus.COMPLETED
         self.writer.finish_item(item.key, with_id_and_status(final, item.hub_id, final_status))
 
-    def _settle_all(self, status: ItemStatus) -> None:
+    def _close_all(self, status: ItemStatus) -> None:
         self._announce_remaining_items()
         for item in self.tracker.items:
             self.content.end_freeform_input(item)
-        self._settle(status)
+        self._close_unsettled(status)
 
     def _merge_listed_items(self, output: list[Raw]) -> None:
         """Merge the items that the terminal event lists: new items, and additions to streamed items."""
@@ -354,11 +356,11 @@ class ResponseNormalizer:
             elif tracked_item.kind != "whole":
                 self.run_when_announced(tracked_item, self.content.merge_final_form, server_item)
 
-    def _is_cut(self, usage: Usage | None) -> bool:
+    def _was_cut_by_limit(self, usage: Usage | None) -> bool:
         """REQ-3: whether the usage shows a truncated response, for servers that report it as completed."""
-        if self._wire.cut == "told" or self._limit is None or usage is None:
+        if self._wire.cut == "told" or self._max_output_tokens is None or usage is None:
             return False
-        return usage.output_tokens >= self._limit
+        return usage.output_tokens >= self._max_output_tokens
 
     def _forward_event(self, item: UpstreamItem, kind: str, members: dict[str, Any]) -> None:
         self.writer.emit_unknown_event(kind, {**members, "item_id": item.hub_id, "output_index": item.hub_index})
@@ -371,4 +373,4 @@ TYPE_OF_KIND: Final[dict[ItemKind, str]] = {
     "custom": "custom_tool_call",
     "whole": "message",  # without a type, only an item with a role is carried
 }
-FAILED: Final = frozenset({ResponseStatus.FAILED.value, ResponseStatus.CANCELLED.value})
+FAILED_STATUSES: Final = frozenset({ResponseStatus.FAILED.value, ResponseStatus.CANCELLED.value})

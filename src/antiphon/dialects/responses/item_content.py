@@ -1,8 +1,8 @@
 """Writes the content of items: the deltas of a server, and what the final form of an item adds to them.
 
-If a `done` event or the terminal event extends the streamed text, the rest is written as a last delta. If it contradicts
-the streamed text, the text stays, because the client has it already, and the contradiction is reported as a loss.
-`answer_in` decides which item an event belongs to, and when an item is announced and closed.
+If a `done` event or the terminal event extends the streamed text, the rest is written as a last delta. If it
+contradicts the streamed text, the text stays, because the client has it already, and the contradiction is reported as a
+loss. `answer_in` decides which item an event belongs to, and when an item is announced and closed.
 """
 
 from __future__ import annotations

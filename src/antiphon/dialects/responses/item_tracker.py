@@ -87,12 +87,12 @@ class UpstreamItem:
     def add_part(self, text_kind: TextKind, index: int | None) -> UpstreamPart:
         """Add a part. Without an index it gets the next one."""
         if index is None:
-            side_by_side = (
+            sibling_parts = (
                 self.parts_of_kind("summary")
                 if text_kind == "summary"
                 else self.parts_of_kind("text", "refusal", "reasoning")
             )
-            index = side_by_side[-1].index + 1 if side_by_side else 0
+            index = sibling_parts[-1].index + 1 if sibling_parts else 0
         part = UpstreamPart(len(self.parts), text_kind, index)
         self.parts.append(part)
         return part
@@ -100,9 +100,9 @@ class UpstreamItem:
     def part_for_final_form(self, text_kind: TextKind, index: int, nth: int) -> UpstreamPart:
         """Return the part for the one at `index` in a final form, where it is the nth of its kind."""
         streamed = self.parts_of_kind(text_kind)
-        here = [part for part in streamed if part.index == index]
-        if len(here) == 1:
-            return here[0]
+        parts_at_index = [part for part in streamed if part.index == index]
+        if len(parts_at_index) == 1:
+            return parts_at_index[0]
         return streamed[nth] if nth < len(streamed) else self.add_part(text_kind, None)
 
 
@@ -154,11 +154,11 @@ class ItemTracker:
         if index is not None:
             item = self._by_index.get(index)
             if item is None or item.kind != kind or item.finished_by_server:
-                return self._only(kind, id) if item is not None and item.kind != kind else None
+                return self._only_open_item(kind, id) if item is not None and item.kind != kind else None
         else:
-            item = self._only(kind, id)
+            item = self._only_open_item(kind, id)
         if item is not None and id is not None:
-            self._also(item, id)
+            self._add_id(item, id)
         return item
 
     def find_of_any_kind(self, id: str | None, index: int | None) -> UpstreamItem | None:
@@ -177,35 +177,37 @@ class ItemTracker:
             and (not item_at_index.finished_by_server or (final.id is None and final.agrees_with(item_at_index)))
         ):
             return item_at_index
-        open_ones = [item for item in self.items if final.fits_item(item) and not item.finished_by_server]
-        same = next((item for item in open_ones if final.agrees_with(item)), None)
-        if same is None and open_ones and (final.id is None or open_ones[-1].id is None):
-            same = open_ones[-1]
-        return same
+        open_items = [item for item in self.items if final.fits_item(item) and not item.finished_by_server]
+        agreeing_item = next((item for item in open_items if final.agrees_with(item)), None)
+        if agreeing_item is None and open_items and (final.id is None or open_items[-1].id is None):
+            agreeing_item = open_items[-1]
+        return agreeing_item
 
     def match_final_forms(self, finals: list[FinalForm]) -> list[UpstreamItem | None]:
         """Return the item for each entry of the terminal event, None for a new one. Matches by id take precedence."""
         matched: list[UpstreamItem | None] = []
         for final in finals:
             item = self._by_id.get(final.id or "")
-            fits = item is not None and final.fits_item(item) and item not in matched
-            matched.append(item if fits else None)
+            is_match = item is not None and final.fits_item(item) and item not in matched
+            matched.append(item if is_match else None)
         for index, final in enumerate(finals):
             if matched[index] is None:
-                left = [item for item in self.items if final.fits_item(item) and item not in matched]
-                same = next((item for item in left if final.agrees_with(item)), None)
+                unmatched_items = [item for item in self.items if final.fits_item(item) and item not in matched]
+                agreeing_item = next((item for item in unmatched_items if final.agrees_with(item)), None)
                 # Contradicting content at the same index: one item and a loss is better than two items.
-                matched[index] = same or next((item for item in left if item is self._by_index.get(index)), None)
+                matched[index] = agreeing_item or next(
+                    (item for item in unmatched_items if item is self._by_index.get(index)), None
+                )
         return matched
 
-    def _only(self, kind: ItemKind, id: str | None) -> UpstreamItem | None:
+    def _only_open_item(self, kind: ItemKind, id: str | None) -> UpstreamItem | None:
         """Return the open item of this kind that an unknown id can refer to."""
         item = next((item for item in reversed(self.items) if item.kind == kind and not item.finished_by_server), None)
         if item is None or id is None or item.id is None or item.has_changing_id or not item.has_confirmed_id:
             return item
         return None
 
-    def _also(self, item: UpstreamItem, id: str) -> None:
+    def _add_id(self, item: UpstreamItem, id: str) -> None:
         item.has_changing_id = item.id is not None
         item.id = item.id or id
         self._by_id.setdefault(id, item)

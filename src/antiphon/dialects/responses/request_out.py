@@ -47,7 +47,7 @@ from antiphon.protocol.request import ENCRYPTED_IF_ANY, JsonObjectFormat, JsonSc
 from antiphon.protocol.tools import UnknownTool, UnknownToolChoice
 
 T = TypeVar("T", bound=Struct)
-AnyText = InputText | OutputTextParam | Text | SummaryText | ReasoningText | Refusal
+TextPart = InputText | OutputTextParam | Text | SummaryText | ReasoningText | Refusal
 
 
 def request_from_hub(request: Request, wire: ResponsesWire = ResponsesWire()) -> tuple[bytes, Losses]:  # noqa: B008
@@ -61,14 +61,14 @@ def request_from_hub(request: Request, wire: ResponsesWire = ResponsesWire()) ->
     request = _with_supported_effort(request, wire, losses)
     flat = FlatTools(request, losses) if wire.extension_tools == "flatten" else None
     if isinstance(request.input, list):
-        request = _Input(wire, losses, flat).rewrite(request, request.input)
+        request = _InputRewriter(wire, losses, flat).rewrite(request, request.input)
     if flat is not None:
         request = replace(request, tools=flat.tools, tool_choice=flat.flatten_choice(request.tool_choice))
     request = _without_foreign_tools(_without_foreign_fields(request, losses), losses)
     if "text.format" in wire.lacks:
         _check_format(request)
     for name in wire.lacks:
-        request = _without(request, name, losses)
+        request = _without_field(request, name, losses)
     return codec.encode(request), losses
 
 
@@ -79,7 +79,7 @@ def _check_format(request: Request) -> None:
         raise UnsupportedParameter("text.format: the server supports only text output", param="text.format")
 
 
-class _Input:
+class _InputRewriter:
     """Rewrites the input items of one request for the server."""
 
     def __init__(self, wire: ResponsesWire, losses: Losses, flat: FlatTools | None) -> None:
@@ -88,21 +88,21 @@ class _Input:
         self._flat = flat
 
     def rewrite(self, request: Request, items: list[ItemParam]) -> Request:
-        sent = [self._item(item, f"input[{index}]") for index, item in enumerate(items)]
-        return replace(request, input=[item for item in sent if item is not None])
+        new_items = [self._rewrite_item(item, f"input[{index}]") for index, item in enumerate(items)]
+        return replace(request, input=[item for item in new_items if item is not None])
 
-    def _item(self, item: ItemParam, path: str) -> ItemParam | None:
+    def _rewrite_item(self, item: ItemParam, path: str) -> ItemParam | None:
         match self._flat.flatten_item(item, path) if self._flat else item:
             case None:
                 return None
             case MessageParam() as item:
-                return self._without_bookkeeping(self._message(item, path))
+                return self._without_bookkeeping(self._rewrite_message(item, path))
             case ReasoningParam() as item:
-                return self._reasoning(item, path)
+                return self._rewrite_reasoning(item, path)
             case FunctionCallOutputParam() | CustomToolCallOutputParam() as item:
                 return self._without_bookkeeping(mark_failure_in_text(item))
             case UnknownItem() as item:
-                if item.kind.startswith(FOREIGN):
+                if item.kind.startswith(FOREIGN_PREFIXES):
                     self._losses.add(path, f"an item of type {item.kind!r}", FOREIGN_REASON)
                     return None
                 if self._wire.unknown_items == "drop":
@@ -125,9 +125,9 @@ class _Input:
 
     # Messages
 
-    def _message(self, message: MessageParam, path: str) -> MessageParam:
+    def _rewrite_message(self, message: MessageParam, path: str) -> MessageParam:
         if message.role == "assistant":
-            return self._assistant(message, path)
+            return self._rewrite_assistant(message, path)
         if isinstance(message.content, str):
             return message
         parts = [self._input_part(part, f"{path}.content[{index}]") for index, part in enumerate(message.content)]
@@ -137,24 +137,24 @@ class _Input:
         """C-2: content of user, system and developer messages is `input_*`, whatever type the client sent."""
         if isinstance(part, UnknownContent):
             return self._unknown_part(part, path)
-        return self._input_text(part, path) if isinstance(part, AnyText) else part
+        return self._input_text(part, path) if isinstance(part, TextPart) else part
 
     def _unknown_part(self, part: UnknownContent, path: str) -> ContentParam | None:
-        if not part.kind.startswith(FOREIGN):
+        if not part.kind.startswith(FOREIGN_PREFIXES):
             return part
         self._losses.add(path, f"a part of type {part.kind!r}", FOREIGN_REASON)
         return None
 
-    def _input_text(self, part: AnyText, path: str) -> InputText:
+    def _input_text(self, part: TextPart, path: str) -> InputText:
         if isinstance(part, InputText):
             return part
         if isinstance(part, Refusal):
             self._losses.add(path, "the mark that a text is a refusal", "it is sent as plain text")
         elif isinstance(part, OutputTextParam) and (part.annotations or part.logprobs):
             self._losses.add(path, "citations and log probabilities", "the server accepts only plain text here")
-        return InputText(text=_text_in(part), extra=part.extra)
+        return InputText(text=_text_of(part), extra=part.extra)
 
-    def _assistant(self, message: MessageParam, path: str) -> MessageParam:
+    def _rewrite_assistant(self, message: MessageParam, path: str) -> MessageParam:
         if message.phase and self._wire.phase == "drop":
             self._losses.add(f"{path}.phase", "the phase of a message", "the server does not support it")
             message = replace(message, phase=UNSET)
@@ -165,16 +165,16 @@ class _Input:
                 if self._wire.assistant_content == "input_text"
                 else message
             )
-        sent = [self._assistant_part(part, f"{path}.content[{index}]") for index, part in enumerate(content)]
-        return replace(message, content=[part for part in sent if part is not None])
+        new_parts = [self._assistant_part(part, f"{path}.content[{index}]") for index, part in enumerate(content)]
+        return replace(message, content=[part for part in new_parts if part is not None])
 
     def _assistant_part(self, part: ContentParam, path: str) -> ContentParam | None:
         """C-2: assistant text is `output_text` or `refusal`, unless the server wants `input_text`."""
-        if isinstance(part, AnyText):
+        if isinstance(part, TextPart):
             if self._wire.assistant_content == "input_text":
                 return self._input_text(part, path)
             is_output = isinstance(part, OutputTextParam | Refusal)
-            return part if is_output else OutputTextParam(text=_text_in(part), extra=part.extra)
+            return part if is_output else OutputTextParam(text=_text_of(part), extra=part.extra)
         if isinstance(part, UnknownContent):
             return self._unknown_part(part, path)
         if isinstance(part, ToolUse | ToolResult):
@@ -184,9 +184,9 @@ class _Input:
 
     # Reasoning
 
-    def _reasoning(self, item: ReasoningParam, path: str) -> ItemParam | None:
+    def _rewrite_reasoning(self, item: ReasoningParam, path: str) -> ItemParam | None:
         """RSN-3: send only the reasoning that the server accepts."""
-        unsealed = self._unsealed(item, path)
+        unsealed = self._unseal(item, path)
         if unsealed is None:
             return None
         item = unsealed
@@ -199,7 +199,7 @@ class _Input:
                 item = replace(item, content=UNSET)
         return self._without_bookkeeping(item)
 
-    def _unsealed(self, item: ReasoningParam, path: str) -> ReasoningParam | None:
+    def _unseal(self, item: ReasoningParam, path: str) -> ReasoningParam | None:
         """RSN-2: return the server's own reasoning as it was sent. Content without our envelope passes unchanged."""
         envelope = unseal_reasoning(item.encrypted_content)
         if envelope is None:
@@ -221,18 +221,18 @@ def _with_supported_include(request: Request, wire: ResponsesWire, losses: Losse
     """RSN-2: request encrypted reasoning where the server needs it back, and never of a model that does not reason."""
     requested = request.include or ()
     if matches_any(request.model or "", wire.no_reasoning_models):
-        if SEALED in requested:
+        if ENCRYPTED_REASONING in requested:
             losses.add(
-                f"include[{requested.index(SEALED)}]",
-                f"the included data {SEALED!r}",
+                f"include[{requested.index(ENCRYPTED_REASONING)}]",
+                f"the included data {ENCRYPTED_REASONING!r}",
                 "the model does not support reasoning",
             )
-        remaining = [name for name in requested if name not in (SEALED, ENCRYPTED_IF_ANY)]
+        remaining = [name for name in requested if name not in (ENCRYPTED_REASONING, ENCRYPTED_IF_ANY)]
         return replace(request, include=remaining or UNSET) if len(remaining) < len(requested) else request
-    wanted = [name for name in requested if name != ENCRYPTED_IF_ANY]
-    if SEALED not in wanted and (wire.sealed_reasoning or len(wanted) < len(requested)):
-        wanted.append(SEALED)
-    return replace(request, include=wanted) if wanted != [*requested] else request
+    include = [name for name in requested if name != ENCRYPTED_IF_ANY]
+    if ENCRYPTED_REASONING not in include and (wire.sealed_reasoning or len(include) < len(requested)):
+        include.append(ENCRYPTED_REASONING)
+    return replace(request, include=include) if include != [*requested] else request
 
 
 def _with_supported_effort(request: Request, wire: ResponsesWire, losses: Losses) -> Request:
@@ -244,13 +244,13 @@ def _with_supported_effort(request: Request, wire: ResponsesWire, losses: Losses
     return replace(request, reasoning=replace(request.reasoning, effort=supported))
 
 
-def _text_in(part: AnyText) -> str:
+def _text_of(part: TextPart) -> str:
     return part.refusal if isinstance(part, Refusal) else part.text
 
 
 def _without_foreign_fields(request: Request, losses: Losses) -> Request:
     """Remove fields of other dialects, and report them. Other unknown fields are kept (REQ-7)."""
-    foreign = {name: raw for name, raw in (request.extra or {}).items() if name.startswith(FOREIGN)}
+    foreign = {name: raw for name, raw in (request.extra or {}).items() if name.startswith(FOREIGN_PREFIXES)}
     for name, raw in foreign.items():
         if not is_handled_by_gateway(name, raw, request):
             losses.add(name.partition(":")[2], f"the field {name.partition(':')[2]!r}", "the API has no equivalent")
@@ -278,25 +278,25 @@ def _without_foreign_tools(request: Request, losses: Losses) -> Request:
     return replace(request, tools=remaining_tools or UNSET)
 
 
-def _without(request: Request, name: str, losses: Losses) -> Request:
+def _without_field(request: Request, name: str, losses: Losses) -> Request:
     """REQ-6: remove a field that the server does not accept. `text.verbosity` names a nested field."""
     outer, _, inner = name.partition(".")
     if request.extra and outer in request.extra:
         losses.add(name, f"the field {name!r}", "the server does not support it")
         return replace(request, extra={key: raw for key, raw in request.extra.items() if key != outer} or UNSET)
-    holder = getattr(request, outer, UNSET)
-    if inner and holder:
-        if getattr(holder, inner) not in (UNSET, None):
+    outer_value = getattr(request, outer, UNSET)
+    if inner and outer_value:
+        if getattr(outer_value, inner) not in (UNSET, None):
             losses.add(name, f"the field {name!r}", "the server does not support it")
-        return replace(request, **{outer: replace(holder, **{inner: UNSET})})
-    if holder not in (UNSET, None):
+        return replace(request, **{outer: replace(outer_value, **{inner: UNSET})})
+    if outer_value not in (UNSET, None):
         losses.add(name, f"the field {name!r}", "the server does not support it")
         return replace(request, **{outer: UNSET})
     return request
 
 
-SEALED: Final = "reasoning.encrypted_content"
-FOREIGN: Final = ("chat:", "gemini:", "messages:")
+ENCRYPTED_REASONING: Final = "reasoning.encrypted_content"
+FOREIGN_PREFIXES: Final = ("chat:", "gemini:", "messages:")
 #: Hosted tools of the Messages API end in a date.
 FOREIGN_TOOL: Final = re.compile(r"(chat|gemini|messages):|[a-z0-9_]+_20\d{6}$|mcp_toolset$")
 FOREIGN_REASON: Final = "only servers of another API support it"

@@ -48,7 +48,7 @@ from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.status import ResponseStatus
 
 _decode: Final = with_nesting_limit(msgspec.json.Decoder(ServerEvent).decode)
-Place = tuple[str | None, str | None, int | None, int | None]
+DeltaPlace = tuple[str | None, str | None, int | None, int | None]
 
 
 class EventsToHub:
@@ -65,13 +65,16 @@ class EventsToHub:
         self._wire = wire
         self._events = self._normalizer.events
         writer = self._normalizer.writer
-        self._writes: dict[TextKind, Callable[..., None]] = {"text": writer.add_text, "reasoning": writer.add_reasoning}
+        self._write_functions: dict[TextKind, Callable[..., None]] = {
+            "text": writer.add_text,
+            "reasoning": writer.add_reasoning,
+        }
         self._surrogates = SurrogateJoiner()
         self._split_deltas: dict[
             tuple[str, ...], bytes
         ] = {}  # last delta per channel that may end in half a surrogate pair
         # Where the last text deltas were written, and how. Cleared by any other event.
-        self._text_targets: dict[Place, tuple[Callable[..., None], int, UpstreamPart]] = {}
+        self._text_targets: dict[DeltaPlace, tuple[Callable[..., None], int, UpstreamPart]] = {}
         self._error: ApiError | None = None
         self._has_done_mark = False
 
@@ -96,12 +99,12 @@ class EventsToHub:
             part.pieces.append(event.delta)
             write(key, event.delta, part_key=part.key)
             return self._take_events()
-        if event.type not in TEXT_DELTAS:
+        if event.type not in DELTA_TYPES:
             try:
                 require_valid_json(frame.data)
             except UpstreamFault:
                 return self._feed_unusual(frame)
-        return self._feed(event, frame)
+        return self._feed_valid(event, frame)
 
     def finish(self, error: ApiError | None = None) -> list[StreamEvent]:
         """End the response when the stream ends: completed if all items are finished, else failed."""
@@ -140,13 +143,13 @@ class EventsToHub:
         elif not self._normalizer.writer.has_ended:
             try:
                 data = require_valid_json(self._join_surrogates(frame.data))
-                return self._feed(decode_struct(data, ServerEvent), sse.Frame(frame.event, data))
+                return self._feed_valid(decode_struct(data, ServerEvent), sse.Frame(frame.event, data))
             except UpstreamFault as error:
                 self._text_targets.clear()
                 self._normalizer.fail(self._error or error)
         return self._take_events()
 
-    def _feed(self, event: ServerEvent, frame: sse.Frame) -> list[StreamEvent]:
+    def _feed_valid(self, event: ServerEvent, frame: sse.Frame) -> list[StreamEvent]:
         """Dispatch an event whose frame is valid JSON."""
         if self._normalizer.writer.has_ended:
             return []
@@ -154,7 +157,7 @@ class EventsToHub:
             event = replace(event, type=frame.event)
         if self._split_deltas and not (event.type or "").endswith(".delta"):
             self._flush_surrogates(event.type or "")
-        if event.type not in DELTAS:
+        if event.type not in TEXT_KIND_OF_DELTA:
             self._text_targets.clear()
         self._dispatch(event.type or "", event, frame)
         return self._take_events()
@@ -170,16 +173,16 @@ class EventsToHub:
         if (
             isinstance(members, dict)
             and isinstance(members.get("delta"), str)
-            and str(members.get("type")) in TEXT_DELTAS
+            and str(members.get("type")) in DELTA_TYPES
         ):
             channel = tuple(str(members.get(name)) for name in ("type", "item_id", "output_index", "content_index"))
             members["delta"] = self._surrogates.join(channel, members["delta"])
         rest = SurrogateJoiner()
-        whole = rest.join(None, json.dumps(members, ensure_ascii=False)).encode()
+        joined_data = rest.join(None, json.dumps(members, ensure_ascii=False)).encode()
         if channel is not None:
-            self._split_deltas[channel] = whole
+            self._split_deltas[channel] = joined_data
         self._report_surrogate_loss(self._surrogates.lost_count + rest.lost_count)
-        return whole
+        return joined_data
 
     def _flush_surrogates(self, kind: str) -> None:
         """Write the replacement of lone surrogates, unless a `.done` event brings the whole text."""
@@ -200,43 +203,43 @@ class EventsToHub:
             self._normalizer.fail(self._error)
         elif kind in HANDLERS:
             HANDLERS[kind](self, event)
-        elif kind in DELTAS:
-            self._delta(DELTAS[kind], event)
-        elif kind in WHOLE_TEXTS:
-            self._whole_text(WHOLE_TEXTS[kind], event)
+        elif kind in TEXT_KIND_OF_DELTA:
+            self._on_text_delta(TEXT_KIND_OF_DELTA[kind], event)
+        elif kind in TEXT_KIND_OF_DONE:
+            self._on_text_done(TEXT_KIND_OF_DONE[kind], event)
         elif kind in IGNORED_EVENTS:
             return
         elif kind:
             self._forward_event(kind, event, frame)
         elif decode_error(event.error) is not None:
-            self._error_event(event)
+            self._on_error(event)
         else:
             self.losses.add("stream", "an event without a type", "it cannot be translated")
 
     # The response
 
-    def _created(self, event: ServerEvent) -> None:
+    def _on_created(self, event: ServerEvent) -> None:
         self._normalizer.on_created(_response_in(event))
 
-    def _queued(self, _event: ServerEvent) -> None:
+    def _on_queued(self, _event: ServerEvent) -> None:
         self._normalizer.on_queued()
 
     def _end_response(self, status: str, event: ServerEvent) -> None:
         response = _response_in(event)
         # The response in `response.completed` may have another status.
-        response_status = response.status if status == "completed" and response.status in ENDS else None
+        response_status = response.status if status == "completed" and response.status in END_STATUSES else None
         self._normalizer.on_response_ended(response, response_status or status, self._error)
 
-    def _completed(self, event: ServerEvent) -> None:
+    def _on_completed(self, event: ServerEvent) -> None:
         self._end_response("completed", event)
 
-    def _incomplete(self, event: ServerEvent) -> None:
+    def _on_incomplete(self, event: ServerEvent) -> None:
         self._end_response("incomplete", event)
 
-    def _failed(self, event: ServerEvent) -> None:
+    def _on_failed(self, event: ServerEvent) -> None:
         self._end_response("failed", event)
 
-    def _error_event(self, event: ServerEvent) -> None:
+    def _on_error(self, event: ServerEvent) -> None:
         """STR-8: keep the error. A `response.failed` with more details should follow; if not, the response fails."""
         server_error = decode_error(event.error)
         if server_error is None:  # the older spelling (API-6)
@@ -245,19 +248,19 @@ class EventsToHub:
 
     # Items
 
-    def _added(self, event: ServerEvent) -> None:
+    def _on_item_added(self, event: ServerEvent) -> None:
         self._normalizer.on_item_added(event.item, event.output_index)
 
-    def _done(self, event: ServerEvent) -> None:
+    def _on_item_done(self, event: ServerEvent) -> None:
         self._normalizer.on_item_done(event.item, event.output_index)
 
-    def _part_added(self, event: ServerEvent) -> None:
+    def _on_part_added(self, event: ServerEvent) -> None:
         part = decode_struct(event.part, ServerPart)
         text_kind = self._text_kind_of(part, event)
         if text_kind is not None:
             self._apply_to_part(text_kind, event, self._normalizer.content.on_part_added)
 
-    def _part_done(self, event: ServerEvent) -> None:
+    def _on_part_done(self, event: ServerEvent) -> None:
         part = decode_struct(event.part, ServerPart)
         text_kind = self._text_kind_of(part, event)
         if text_kind is not None:
@@ -287,21 +290,21 @@ class EventsToHub:
 
     # Text
 
-    def _delta(self, text_kind: TextKind, event: ServerEvent) -> None:
+    def _on_text_delta(self, text_kind: TextKind, event: ServerEvent) -> None:
         item = self._apply_to_part(
             text_kind, event, self._normalizer.content.on_delta, event.delta or "", event.logprobs
         )
-        if text_kind in self._writes and item is not None and item.announced_to_client:
+        if text_kind in self._write_functions and item is not None and item.announced_to_client:
             part = item.part_at(text_kind, event.content_index)
             if not part.is_closed:
-                place = (event.type, event.item_id, event.output_index, event.content_index)
-                self._text_targets[place] = self._writes[text_kind], item.key, part
+                target_key = (event.type, event.item_id, event.output_index, event.content_index)
+                self._text_targets[target_key] = self._write_functions[text_kind], item.key, part
 
-    def _whole_text(self, text_kind: TextKind, event: ServerEvent) -> None:
+    def _on_text_done(self, text_kind: TextKind, event: ServerEvent) -> None:
         server_part = ServerPart(text=event.text, refusal=event.refusal, logprobs=event.logprobs)
         self._apply_to_part(text_kind, event, self._normalizer.content.on_text_done, server_part)
 
-    def _annotation(self, event: ServerEvent) -> None:
+    def _on_annotation(self, event: ServerEvent) -> None:
         item = self._normalizer.item_for_delta("message", event.item_id, event.output_index)
         if item is not None:
             self._normalizer.run_when_announced(
@@ -310,16 +313,16 @@ class EventsToHub:
 
     # Calls
 
-    def _arguments(self, event: ServerEvent) -> None:
+    def _on_arguments_delta(self, event: ServerEvent) -> None:
         self._apply_to_call("call", event, self._normalizer.content.on_arguments_delta, event.delta or "")
 
-    def _arguments_done(self, event: ServerEvent) -> None:
+    def _on_arguments_done(self, event: ServerEvent) -> None:
         self._apply_to_call("call", event, self._normalizer.content.on_arguments_done, text_or_json(event.arguments))
 
-    def _input(self, event: ServerEvent) -> None:
+    def _on_input_delta(self, event: ServerEvent) -> None:
         self._apply_to_call("custom", event, self._normalizer.content.on_arguments_delta, event.delta or "")
 
-    def _input_done(self, event: ServerEvent) -> None:
+    def _on_input_done(self, event: ServerEvent) -> None:
         self._apply_to_call("custom", event, self._normalizer.content.on_arguments_done, text_or_json(event.input))
 
     def _apply_to_call(self, kind: ItemKind, event: ServerEvent, action: Callable[..., None], text: str | None) -> None:
@@ -368,7 +371,7 @@ def _disconnected_error() -> UpstreamFault:
 
 
 IGNORED_EVENTS: Final = frozenset({"ping", "keepalive"})  # keep-alive events without content
-ENDS: Final = frozenset({"incomplete", "failed", "cancelled"})
+END_STATUSES: Final = frozenset({"incomplete", "failed", "cancelled"})
 ITEM_KIND_OF_TEXT: Final[dict[TextKind, ItemKind]] = {
     "text": "message",
     "refusal": "message",
@@ -382,7 +385,7 @@ TEXT_KIND_OF_PART: Final[dict[str | None, TextKind]] = {
 }
 SUMMARY_PARTS: Final = frozenset({"response.reasoning_summary_part.added", "response.reasoning_summary_part.done"})
 # The second name of each pair is the older spelling (API-6).
-DELTAS: Final[dict[str, TextKind]] = {
+TEXT_KIND_OF_DELTA: Final[dict[str, TextKind]] = {
     "response.output_text.delta": "text",
     "response.refusal.delta": "refusal",
     "response.reasoning.delta": "reasoning",
@@ -390,10 +393,10 @@ DELTAS: Final[dict[str, TextKind]] = {
     "response.reasoning_summary_text.delta": "summary",
     "response.reasoning_summary.delta": "summary",
 }
-TEXT_DELTAS: Final = frozenset(
-    {*DELTAS, "response.function_call_arguments.delta", "response.custom_tool_call_input.delta"}
+DELTA_TYPES: Final = frozenset(
+    {*TEXT_KIND_OF_DELTA, "response.function_call_arguments.delta", "response.custom_tool_call_input.delta"}
 )
-WHOLE_TEXTS: Final[dict[str, TextKind]] = {
+TEXT_KIND_OF_DONE: Final[dict[str, TextKind]] = {
     "response.output_text.done": "text",
     "response.refusal.done": "refusal",
     "response.reasoning.done": "reasoning",
@@ -402,26 +405,26 @@ WHOLE_TEXTS: Final[dict[str, TextKind]] = {
     "response.reasoning_summary.done": "summary",
 }
 HANDLERS: Final[dict[str, Callable[[EventsToHub, ServerEvent], None]]] = {
-    "response.created": EventsToHub._created,
-    "response.in_progress": EventsToHub._created,
-    "response.queued": EventsToHub._queued,
-    "response.completed": EventsToHub._completed,
-    "response.done": EventsToHub._completed,
-    "response.incomplete": EventsToHub._incomplete,
-    "response.failed": EventsToHub._failed,
-    "response.cancelled": EventsToHub._failed,
-    "error": EventsToHub._error_event,
-    "response.error": EventsToHub._error_event,
-    "response.output_item.added": EventsToHub._added,
-    "response.output_item.done": EventsToHub._done,
-    "response.content_part.added": EventsToHub._part_added,
-    "response.content_part.done": EventsToHub._part_done,
-    "response.reasoning_summary_part.added": EventsToHub._part_added,
-    "response.reasoning_summary_part.done": EventsToHub._part_done,
-    "response.output_text.annotation.added": EventsToHub._annotation,
-    "response.output_text_annotation.added": EventsToHub._annotation,
-    "response.function_call_arguments.delta": EventsToHub._arguments,
-    "response.function_call_arguments.done": EventsToHub._arguments_done,
-    "response.custom_tool_call_input.delta": EventsToHub._input,
-    "response.custom_tool_call_input.done": EventsToHub._input_done,
+    "response.created": EventsToHub._on_created,
+    "response.in_progress": EventsToHub._on_created,
+    "response.queued": EventsToHub._on_queued,
+    "response.completed": EventsToHub._on_completed,
+    "response.done": EventsToHub._on_completed,
+    "response.incomplete": EventsToHub._on_incomplete,
+    "response.failed": EventsToHub._on_failed,
+    "response.cancelled": EventsToHub._on_failed,
+    "error": EventsToHub._on_error,
+    "response.error": EventsToHub._on_error,
+    "response.output_item.added": EventsToHub._on_item_added,
+    "response.output_item.done": EventsToHub._on_item_done,
+    "response.content_part.added": EventsToHub._on_part_added,
+    "response.content_part.done": EventsToHub._on_part_done,
+    "response.reasoning_summary_part.added": EventsToHub._on_part_added,
+    "response.reasoning_summary_part.done": EventsToHub._on_part_done,
+    "response.output_text.annotation.added": EventsToHub._on_annotation,
+    "response.output_text_annotation.added": EventsToHub._on_annotation,
+    "response.function_call_arguments.delta": EventsToHub._on_arguments_delta,
+    "response.function_call_arguments.done": EventsToHub._on_arguments_done,
+    "response.custom_tool_call_input.delta": EventsToHub._on_input_delta,
+    "response.custom_tool_call_input.done": EventsToHub._on_input_done,
 }

@@ -89,49 +89,49 @@ class EventsFromHub:
         self._dropped_count = 0
         self._response: Response | None = None  # the last encoded response; its bytes are `_response_json`
         self._response_json = b""
-        self._heads: dict[tuple[str, int, int | None], bytes] = {}
-        frame = _frame_of(framing)
-        self._text = frame(OutputTextDelta, b',"logprobs":[]')
-        self._reasoning = frame(
+        self._delta_heads: dict[tuple[str, int, int | None], bytes] = {}
+        make_template = _template_maker(framing)
+        self._text_template = make_template(OutputTextDelta, b',"logprobs":[]')
+        self._reasoning_template = make_template(
             ReasoningTextDelta if self._style.reasoning == "reasoning_text" else ReasoningDelta, b""
         )
-        self._arguments = frame(ArgumentsDelta, b"")
+        self._arguments_template = make_template(ArgumentsDelta, b"")
 
     def feed(self, event: StreamEvent) -> bytes:
         """Return the bytes of one event. Empty if the event is not sent to the client."""
         if type(event) is OutputTextDelta:
             if event.logprobs == [] and event.obfuscation is UNSET and event.extra is UNSET:
                 key = (event.item_id, event.output_index, event.content_index)
-                return self._text % (
+                return self._text_template % (
                     event.sequence_number,
-                    self._heads.get(key) or self._head(key),
+                    self._delta_heads.get(key) or self._delta_head(key),
                     _encode(event.delta),
                 )
         elif type(event) is ReasoningDelta:
             if event.obfuscation is UNSET and event.extra is UNSET:
                 key = (event.item_id, event.output_index, event.content_index)
-                return self._reasoning % (
+                return self._reasoning_template % (
                     event.sequence_number,
-                    self._heads.get(key) or self._head(key),
+                    self._delta_heads.get(key) or self._delta_head(key),
                     _encode(event.delta),
                 )
         elif type(event) is ArgumentsDelta and event.obfuscation is UNSET and event.extra is UNSET:
-            place = (event.item_id, event.output_index, None)
-            return self._arguments % (
+            call_key = (event.item_id, event.output_index, None)
+            return self._arguments_template % (
                 event.sequence_number,
-                self._heads.get(place) or self._head(place),
+                self._delta_heads.get(call_key) or self._delta_head(call_key),
                 _encode(event.delta),
             )
         return self._encode_event(event)
 
     def text_run(self, run: TextRun) -> bytes:
         """Return the bytes of a run of deltas. WebSocket messages are separated by `MESSAGE_END`."""
-        head = self._head((run.item_id, run.output_index, run.content_index))
-        template = self._text.replace(b"%b%b", head.replace(b"%", b"%%") + b"%b")
+        head = self._delta_head((run.item_id, run.output_index, run.content_index))
+        template = self._text_template.replace(b"%b%b", head.replace(b"%", b"%%") + b"%b")
         deltas = _encode_lines(run.deltas).split(b"\n")  # JSON escapes line breaks inside strings
         deltas.pop()
-        written = [template % numbered for numbered in enumerate(deltas, run.sequence_number)]
-        return (MESSAGE_END if self._framing == "websocket" else b"").join(written)
+        messages = [template % numbered for numbered in enumerate(deltas, run.sequence_number)]
+        return (MESSAGE_END if self._framing == "websocket" else b"").join(messages)
 
     def finish(self) -> bytes:
         """HTTP-4: return the end of the stream."""
@@ -154,7 +154,7 @@ class EventsFromHub:
             data = msgspec.json.format(data, indent=-1)
         if self._framing == "websocket":
             return data
-        name = NAMES.get(type(styled_event))
+        name = EVENT_NAMES.get(type(styled_event))
         return b"event: %b\ndata: %b\n\n" % (name, data) if name else sse.encode_frame(_type_of(styled_event), data)
 
     def _response_event(self, event: ResponseEvent) -> bytes:
@@ -162,16 +162,16 @@ class EventsFromHub:
         if event.response is not self._response:
             self._response, self._response_json = event.response, codec.encode(event.response)
         return b'{"type":"%b","sequence_number":%d,"response":%b}' % (
-            NAMES[type(event)],
+            EVENT_NAMES[type(event)],
             event.sequence_number,
             self._response_json,
         )
 
-    def _head(self, key: tuple[str, int, int | None]) -> bytes:
+    def _delta_head(self, key: tuple[str, int, int | None]) -> bytes:
         id, output_index, content_index = key
-        inside = b"" if content_index is None else b',"content_index":%d' % content_index
-        head = b',"item_id":%b,"output_index":%d%b,"delta":' % (_encode(id), output_index, inside)
-        self._heads[key] = head
+        content_member = b"" if content_index is None else b',"content_index":%d' % content_index
+        head = b',"item_id":%b,"output_index":%d%b,"delta":' % (_encode(id), output_index, content_member)
+        self._delta_heads[key] = head
         return head
 
 
@@ -185,23 +185,23 @@ def _is_response_event(event: StreamEvent) -> TypeGuard[ResponseEvent]:
     return type(event) in RESPONSE_EVENTS  # equal to `isinstance` here, and faster
 
 
-def _frame_of(framing: Framing) -> Callable[[type[Event], bytes], bytes]:
+def _template_maker(framing: Framing) -> Callable[[type[Event], bytes], bytes]:
     """Return a function that makes byte templates. Its placeholders are the sequence number, the head and the delta."""
 
-    def frame(kind: type[Event], tail: bytes) -> bytes:
+    def make_template(kind: type[Event], tail: bytes) -> bytes:
         name = str(kind.__struct_config__.tag).encode()
         message = b'{"type":"%b","sequence_number":%%d%%b%%b%b}' % (name, tail)
         return message if framing == "websocket" else b"event: %b\ndata: %b\n\n" % (name, message)
 
-    return frame
+    return make_template
 
 
 def _in_style(event: StreamEvent, style: EventStyleOptions) -> StreamEvent | FlatError:
     match event:
         case ReasoningDelta() if style.reasoning == "reasoning_text":
-            return ReasoningTextDelta(**_members(event))
+            return ReasoningTextDelta(**_members_of(event))
         case ReasoningDone() if style.reasoning == "reasoning_text":
-            return ReasoningTextDone(**_members(event))
+            return ReasoningTextDone(**_members_of(event))
         case ErrorEvent(error=error) if style.error == "flat":
             return FlatError(
                 sequence_number=event.sequence_number, code=error.code, message=error.message, param=error.param
@@ -210,7 +210,7 @@ def _in_style(event: StreamEvent, style: EventStyleOptions) -> StreamEvent | Fla
             return event
 
 
-def _members(event: Event) -> dict[str, Any]:
+def _members_of(event: Event) -> dict[str, Any]:
     return {name: getattr(event, name) for name in event.__struct_fields__}
 
 
@@ -222,4 +222,4 @@ def _type_of(event: StreamEvent | FlatError) -> str:
     )
 
 
-NAMES: Final = {kind: name.encode() for kind, name in TYPE_OF_EVENT.items()}
+EVENT_NAMES: Final = {kind: name.encode() for kind, name in TYPE_OF_EVENT.items()}

@@ -50,7 +50,7 @@ class FlatTools:
         self._names = ToolNames.for_request(request)
         self._losses = losses
         self._offered: ToolsByName[ToolParam] = ToolsByName(losses)
-        self._offer(request.tools or (), "tools")
+        self._offer_tools(request.tools or (), "tools")
 
     @property
     def tools(self) -> list[ToolParam] | UnsetType:
@@ -61,7 +61,7 @@ class FlatTools:
         match item:
             case AdditionalTools():
                 report_unknown_fields(item, path, self._losses)
-                self._offer(item.tools, f"{path}.tools")
+                self._offer_tools(item.tools, f"{path}.tools")
                 return None
             case FunctionCallParam():
                 name = self._names.wire_name(ToolRef.from_call(item))
@@ -89,12 +89,12 @@ class FlatTools:
         """Rewrite the tool choice. A choice of a tool that is not offered is a loss."""
         match choice:
             case SpecificFunction() | SpecificCustom() as named:
-                sent = self._chosen(named)
-                if sent is None:
+                offered = self._offered_choice(named)
+                if offered is None:
                     self._losses.add("tool_choice", "a forced tool call", "the tool could not be offered")
-                return sent or UNSET
+                return offered or UNSET
             case AllowedToolsParam():
-                return self._allowed(choice)
+                return self._offered_subset(choice)
             case UnknownToolChoice():
                 self._losses.add(
                     "tool_choice", f"the tool choice {choice.kind!r}", "the server supports only functions"
@@ -103,38 +103,42 @@ class FlatTools:
             case _:
                 return choice
 
-    def _offer(self, tools: Sequence[ToolParam], path: str) -> None:
-        for place, tool, namespace in flatten_tools(tools, path, self._losses, "the server has no namespaces of tools"):
+    def _offer_tools(self, tools: Sequence[ToolParam], path: str) -> None:
+        for tool_path, tool, namespace in flatten_tools(
+            tools, path, self._losses, "the server has no namespaces of tools"
+        ):
             match tool:
                 case FunctionToolParam():
                     name = self._names.wire_name(ToolRef("function", tool.name, namespace))
-                    sent = replace(tool, name=name)
+                    offered = replace(tool, name=name)
                 case CustomTool():
                     name = self._names.wire_name(ToolRef("custom", tool.name, namespace))
-                    sent = self._function(tool, name, place)
+                    offered = self._custom_as_function(tool, name, tool_path)
                 case _:
-                    self._losses.add(place, f"a tool of type {type_of(tool)!r}", "the server supports only functions")
+                    self._losses.add(
+                        tool_path, f"a tool of type {type_of(tool)!r}", "the server supports only functions"
+                    )
                     continue
-            self._offered.add(name, sent, place)
+            self._offered.add(name, offered, tool_path)
 
-    def _chosen(self, choice: SpecificFunction | SpecificCustom) -> SpecificFunction | None:
+    def _offered_choice(self, choice: SpecificFunction | SpecificCustom) -> SpecificFunction | None:
         """Return the choice of a tool by its wire name. None if the tool is not offered."""
         name = self._names.wire_name(ToolRef.from_choice(choice))
         return SpecificFunction(name=name) if name in self._offered.by_name else None
 
-    def _allowed(self, choice: AllowedToolsParam) -> ToolChoiceParam:
+    def _offered_subset(self, choice: AllowedToolsParam) -> ToolChoiceParam:
         """TOOL-3: reduce the set to the offered tools. The policy withholds calls outside the set."""
-        left: list[SpecificToolChoice] = []
+        offered_choices: list[SpecificToolChoice] = []
         for index, named in enumerate(choice.tools):
-            sent = None if isinstance(named, UnknownToolChoice) else self._chosen(named)
-            if sent is None:
+            offered = None if isinstance(named, UnknownToolChoice) else self._offered_choice(named)
+            if offered is None:
                 why = "the tool could not be offered"
                 self._losses.add(f"tool_choice.tools[{index}]", "a tool of the allowed set", why)
             else:
-                left.append(sent)
-        return replace(choice, tools=left) if left else choice.mode or "auto"
+                offered_choices.append(offered)
+        return replace(choice, tools=offered_choices) if offered_choices else choice.mode or "auto"
 
-    def _function(self, tool: CustomTool, name: str, path: str) -> FunctionToolParam:
+    def _custom_as_function(self, tool: CustomTool, name: str, path: str) -> FunctionToolParam:
         report_unknown_fields(tool, path, self._losses)
         return FunctionToolParam(
             name=name,

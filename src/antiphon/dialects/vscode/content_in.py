@@ -1,9 +1,9 @@
-"""Translates single parts of an editor's messages: their kind, their bytes and their hub content (A-3), and tool results
-(A-5).
+"""Translates single parts of an editor's messages: their kind, their bytes and their hub content (A-3), and tool
+results (A-5).
 
-A data part whose type is no media type is a mark of the editor, such as a cache marker. A tool result becomes the output
-of a call: texts joined by line breaks, and images if they are wanted. Unknown values become JSON, binary data becomes a
-note. Values of prompt-tsx are trees and become the text of their leaves, as in the editor.
+A data part whose type is no media type is a mark of the editor, such as a cache marker. A tool result becomes the
+output of a call: texts joined by line breaks, and images if they are wanted. Unknown values become JSON, binary data
+becomes a note. Values of prompt-tsx are trees and become the text of their leaves, as in the editor.
 """
 
 from __future__ import annotations
@@ -127,17 +127,17 @@ def result_to_hub(part: PartIn, path: str, choices: ChoicesIn, losses: Losses) -
         _member_to_hub(member, f"{path}.content[{index}]", choices, losses) for index, member in enumerate(content)
     ]
     return FunctionCallOutputParam(
-        call_id=call_id, output=_joined(members), extra=ERROR_MARK if part.is_error else UNSET
+        call_id=call_id, output=_join_members(members), extra=ERROR_MARK if part.is_error else UNSET
     )
 
 
-def flattened(value: Any) -> str:
+def prompt_tree_text(value: Any) -> str:
     """Return a value of prompt-tsx as text. A value that is no such tree becomes JSON."""
     match value:
         case str():
             return value
         case {"node": dict() as root}:
-            return "".join(_leaves(root))
+            return "".join(_leaf_texts(root))
         case _:
             return codec.encode(value).decode()
 
@@ -147,7 +147,7 @@ def _member_to_hub(member: Any, path: str, choices: ChoicesIn, losses: Losses) -
         case str():
             return member
         case {"value": value} if member.keys() <= VALUE_MEMBERS:
-            return flattened(value)
+            return prompt_tree_text(value)
         case {"mimeType": str() as mime_type, "data": data} if member.keys() <= DATA_MEMBERS:
             return _result_data(mime_type, decode_bytes(data, f"{path}.data"), path, choices, losses)
         case _:
@@ -164,7 +164,7 @@ def _result_data(mime_type: str, data: bytes, path: str, choices: ChoicesIn, los
     return binary_placeholder(mime_type)
 
 
-def _joined(members: list[str | InputImageParam]) -> str | list[ToolOutputContentParam]:
+def _join_members(members: list[str | InputImageParam]) -> str | list[ToolOutputContentParam]:
     texts = [member for member in members if isinstance(member, str)]
     if len(texts) == len(members):
         return "\n".join(texts)
@@ -179,7 +179,7 @@ def _joined(members: list[str | InputImageParam]) -> str | list[ToolOutputConten
     return parts
 
 
-def _leaves(root: dict[str, Any]) -> list[str]:
+def _leaf_texts(root: dict[str, Any]) -> list[str]:
     """Return the texts of a tree in order. No recursion, because trees may be very deep."""
     texts: list[str] = []
     pending: list[Any] = [root]

@@ -1,10 +1,10 @@
 """Translates an editor's messages into hub items, in their order (A-1 … A-5), and finds the system prompt (A-6, C-1).
 
 Calls, results and thinking become separate items. The role sets the content type (C-2). Unknown parts, and parts that
-the hub cannot hold, are reported as losses. Current editors send the system prompt with the system role. Older ones send
-it as the first assistant message, which may also be a real turn. Such a message counts as the prompt only if no message
-has the system role, it has only text, a user turn follows, and it starts like a prompt. A client can override this with
-`choices.leadingAssistant`.
+the hub cannot hold, are reported as losses. Current editors send the system prompt with the system role. Older ones
+send it as the first assistant message, which may also be a real turn. Such a message counts as the prompt only if no
+message has the system role, it has only text, a user turn follows, and it starts like a prompt. A client can override
+this with `choices.leadingAssistant`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from antiphon.protocol.losses import Losses
 def messages_to_hub(messages: list[MessageIn], choices: ChoicesIn, losses: Losses) -> InstructionsAndItems:
     """A-6: the system prompt becomes `instructions`; later system messages keep their position."""
     prompts = system_prompts(messages, choices)
-    items: list[ItemParam] = []
+    split_items: list[ItemParam] = []
     for index, message in enumerate(messages):
         path = f"messages[{index}]"
         report_unknown_fields(message, path, losses)
@@ -45,8 +45,8 @@ def messages_to_hub(messages: list[MessageIn], choices: ChoicesIn, losses: Losse
         if index < len(prompts):
             _report_marks(message, path, losses)
         else:
-            items += _Message(message, path, choices, losses).items()
-    return InstructionsAndItems("\n\n".join(prompts) or UNSET, items)
+            split_items += _MessageSplitter(message, path, choices, losses).split_items()
+    return InstructionsAndItems("\n\n".join(prompts) or UNSET, split_items)
 
 
 def system_prompts(messages: list[MessageIn], choices: ChoicesIn) -> list[str]:
@@ -76,7 +76,7 @@ def text_if_only_text(message: MessageIn) -> str | None:
     return "".join(texts) or None
 
 
-class _Message:
+class _MessageSplitter:
     """Splits one message into items."""
 
     def __init__(self, message: MessageIn, path: str, choices: ChoicesIn, losses: Losses) -> None:
@@ -89,7 +89,7 @@ class _Message:
         self._parts: list[Any] = []  # content parts since the last item
         self._thinking_id: str | None = None  # id of the last item, if it is thinking that may continue
 
-    def items(self) -> list[ItemParam]:
+    def split_items(self) -> list[ItemParam]:
         content = self._message.content
         if isinstance(content, str):
             return [MessageParam(role=self._role, content=content)]
@@ -98,7 +98,7 @@ class _Message:
                 self._add_text(part)
             else:
                 self._add_part(part, f"{self._path}.content[{index}]")
-        self._flush()
+        self._end_message()
         return self._items
 
     def _role_of(self, role: Any) -> MessageRole:
@@ -118,11 +118,11 @@ class _Message:
             case "text":
                 self._add_text(self._text_of(part, path))
             case "data":
-                self._data(part, path)
+                self._add_data(part, path)
             case "thinking":
                 self._add_thinking(part)
             case "tool_call":
-                self._add_item(self._call(part, path))
+                self._add_item(self._call_to_hub(part, path))
             case "tool_result":
                 self._add_item(result_to_hub(part, path, self._choices, self._losses))
             case _ as never:
@@ -139,7 +139,7 @@ class _Message:
         if text:
             self._parts.append(OutputTextParam(text=text) if self._role == "assistant" else InputText(text=text))
 
-    def _data(self, part: PartIn, path: str) -> None:
+    def _add_data(self, part: PartIn, path: str) -> None:
         if data_form(require_member(part.mime_type, f"{path}.mimeType")) == "mark":
             self._apply_mark(part, path)
         elif self._role == "assistant":
@@ -160,7 +160,7 @@ class _Message:
             return
         marked[-1] = replace(marked[-1], extra={**(marked[-1].extra or {}), "cache_control": mark})
 
-    def _call(self, part: PartIn, path: str) -> FunctionCallParam:
+    def _call_to_hub(self, part: PartIn, path: str) -> FunctionCallParam:
         """A-4: translate a call. The editor's input is an object; the hub's is JSON text."""
         return FunctionCallParam(
             call_id=require_member(part.call_id, f"{path}.callId"),
@@ -179,23 +179,23 @@ class _Message:
         id = part.id or ""
         last = self._items[-1] if self._items and self._thinking_id == id else None
         if not isinstance(last, ReasoningParam):
-            self._add_item(_reasoning(text, sealed))
+            self._add_item(_reasoning_item(text, sealed))
         else:
-            self._items[-1] = _reasoning(_reasoning_text(last) + text, (last.encrypted_content or "") + sealed)
+            self._items[-1] = _reasoning_item(_reasoning_text(last) + text, (last.encrypted_content or "") + sealed)
         self._thinking_id = id
 
     def _add_item(self, item: ItemParam) -> None:
-        self._flush()
+        self._end_message()
         self._items.append(item)
         self._thinking_id = None
 
-    def _flush(self) -> None:
+    def _end_message(self) -> None:
         if self._parts:
             self._items.append(MessageParam(role=self._role, content=self._parts))
             self._parts = []
 
 
-def _reasoning(text: str, sealed: str) -> ReasoningParam:
+def _reasoning_item(text: str, sealed: str) -> ReasoningParam:
     content: Any = [ReasoningText(text=text)] if text else UNSET
     return ReasoningParam(summary=[], content=content, encrypted_content=sealed or UNSET)
 

@@ -119,7 +119,7 @@ class AnswerFromHub:
     def __init__(self, losses: Losses) -> None:
         self._losses = losses
         self._answer_losses = AnswerLosses(losses)
-        self._streamed: set[int] = set()  # output indexes of items whose content was streamed
+        self._streamed_indexes: set[int] = set()  # output indexes of items whose content was streamed
         self._last_thought: tuple[str, Hashable] = ("", None)  # item id and part
 
     def feed(self, event: StreamEvent) -> list[ResponsePart]:
@@ -132,11 +132,11 @@ class AnswerFromHub:
             case RefusalDelta():
                 return _text_parts(event.delta)
             case ReasoningDelta():
-                return self._thinking_text(event.delta, event.item_id, TEXT_PART)
+                return self._thinking_parts(event.delta, event.item_id, TEXT_PART)
             case SummaryTextDelta():
-                return self._thinking_text(event.delta, event.item_id, event.summary_index)
+                return self._thinking_parts(event.delta, event.item_id, event.summary_index)
             case ContentPartAdded() | SummaryPartAdded():
-                self._streamed.add(event.output_index)
+                self._streamed_indexes.add(event.output_index)
             case ContentPartDone():
                 self._report_annotations(event.part, event.output_index)
             case ItemDone() if event.item is not None:
@@ -154,7 +154,7 @@ class AnswerFromHub:
             model=response.model,
             status=response.status,
             reason=details.reason if details else UNSET,
-            usage=_usage(response.usage) if response.usage else UNSET,
+            usage=_usage_from_hub(response.usage) if response.usage else UNSET,
         )
 
     # Items
@@ -164,22 +164,25 @@ class AnswerFromHub:
         self._answer_losses.report_item_fields(index, item)
         match item:
             case FunctionCall():
-                return self._call(index, item)
+                return self._call_parts(index, item)
             case Message():
                 return (
                     []
-                    if index in self._streamed
-                    else [part for content in item.content for part in self._whole_part(index, content)]
+                    if index in self._streamed_indexes
+                    else [part for content in item.content for part in self._parts_of_content(index, content)]
                 )
             case Reasoning():
-                return [*([] if index in self._streamed else self._whole_reasoning(index, item)), *_seal(item)]
+                return [
+                    *([] if index in self._streamed_indexes else self._whole_reasoning(index, item)),
+                    *_signature_parts(item),
+                ]
             case ImageGenerationCall(result=str() as image):
                 return [DataPart(mime_type="image/png", data=image)]
             case _:
                 self._answer_losses.report_item(index, item)
                 return []
 
-    def _call(self, index: int, call: FunctionCall) -> list[ResponsePart]:
+    def _call_parts(self, index: int, call: FunctionCall) -> list[ResponsePart]:
         was_cut = call.status == ItemStatus.INCOMPLETE
         arguments = arguments_as_object(call.arguments) if call.arguments.strip() or not was_cut else None
         if arguments is None and was_cut:
@@ -192,7 +195,7 @@ class AnswerFromHub:
             arguments = wrap_arguments(call.arguments)
         return [ToolCallPart(call_id=call.call_id, name=call.name, input=arguments)]
 
-    def _whole_part(self, index: int, part: Content) -> list[ResponsePart]:
+    def _parts_of_content(self, index: int, part: Content) -> list[ResponsePart]:
         self._answer_losses.report_part_fields(index, part)
         self._report_annotations(part, index)
         match part:
@@ -208,9 +211,9 @@ class AnswerFromHub:
 
     def _whole_reasoning(self, index: int, item: Reasoning) -> list[ResponsePart]:
         thoughts = reasoning_texts(index, item, self._answer_losses.report_part)
-        return [thinking for text, part in thoughts for thinking in self._thinking_text(text, item.id, part)]
+        return [thinking for text, part in thoughts for thinking in self._thinking_parts(text, item.id, part)]
 
-    def _thinking_text(self, text: str, id: str, part: Hashable) -> list[ResponsePart]:
+    def _thinking_parts(self, text: str, id: str, part: Hashable) -> list[ResponsePart]:
         """Return a thinking part. Each summary part is a paragraph."""
         if not text:
             return []
@@ -230,16 +233,16 @@ class AnswerFromHub:
 
 def join_parts(parts: list[ResponsePart]) -> list[ResponsePart]:
     """Join the parts of a response that is not streamed: adjacent text, and thinking of one item (STR-14)."""
-    whole: list[ResponsePart] = []
+    joined: list[ResponsePart] = []
     for part in parts:
-        last: Any = whole[-1] if whole else None
+        last: Any = joined[-1] if joined else None
         if isinstance(part, TextPart) and isinstance(last, TextPart):
-            whole[-1] = TextPart(value=last.value + part.value)
+            joined[-1] = TextPart(value=last.value + part.value)
         elif isinstance(part, ThinkingPart) and isinstance(last, ThinkingPart) and last.id == part.id:
-            whole[-1] = ThinkingPart(value=last.value + part.value, id=part.id, metadata=part.metadata)
+            joined[-1] = ThinkingPart(value=last.value + part.value, id=part.id, metadata=part.metadata)
         else:
-            whole.append(part)
-    return whole
+            joined.append(part)
+    return joined
 
 
 def _text_line(text: str) -> bytes:
@@ -252,12 +255,12 @@ def _text_parts(text: str) -> list[ResponsePart]:
     return [TextPart(value=text)] if text else []
 
 
-def _seal(item: Reasoning) -> list[ResponsePart]:
+def _signature_parts(item: Reasoning) -> list[ResponsePart]:
     sealed = item.encrypted_content
     return [ThinkingPart(value="", id=item.id, metadata={"signature": sealed})] if sealed else []
 
 
-def _usage(usage: Usage) -> UsageOut:
+def _usage_from_hub(usage: Usage) -> UsageOut:
     return UsageOut(
         input_tokens=usage.input_tokens,
         cached_tokens=usage.input_tokens_details.cached_tokens,

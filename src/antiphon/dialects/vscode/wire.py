@@ -1,8 +1,8 @@
 """The shapes of an editor's request, and the lines of a stream for an editor, with the editor's names.
 
 JSON does not keep the classes of the editor's parts. A part of a request is identified by its members, or by `type` if
-the client sends one. `$mid` and `audience` are left by the editor's serialization and are ignored. A stream has response
-parts and one of two kinds of last line. One line is one JSON object.
+the client sends one. `$mid` and `audience` are left by the editor's serialization and are ignored. A stream has
+response parts and one of two kinds of last line. One line is one JSON object.
 """
 
 from __future__ import annotations
