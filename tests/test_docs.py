@@ -50,7 +50,7 @@ def test_architecture_page_lists_the_enforced_layers_in_their_order() -> None:
     layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
     text = (REPO / "docs" / "architecture.md").read_text(encoding="utf-8")
     table = text.partition("## Packages")[2].partition("## ")[0]
-    rows = re.findall(r"^\| (`[a-z]+`(?: \\\| `[a-z]+`)*) \|", table, flags=re.MULTILINE)
+    rows = re.findall(r"^\| (`[a-z_]+`(?: \\\| `[a-z_]+`)*) \|", table, flags=re.MULTILINE)
     assert [row.replace("`", "").replace("\\", "") for row in rows] == layers
 
 

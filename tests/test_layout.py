@@ -73,7 +73,7 @@ TESTED_BY = {
     "ops/test_run.py": ["api/serve_api.py", "ops/services.py"],
     "ops/test_telemetry.py": ["ops/otel.py"],
     "probe/test_conclusions.py": ["probe/*.py"],
-    "producer/test_agent.py": ["producer/integration.py", "producer/stamps.py", "producer/turn.py"],
+    "producer/test_agent.py": ["producer/integration.py", "producer/turn.py", "system_stamps.py"],
     "profiles/test_quirks.py": ["profiles/quirks/rewriting.py"],
     "protocol/test_codec.py": [
         "protocol/content.py",

@@ -22,11 +22,11 @@ from tests.sources import REPO
 import antiphon
 from antiphon import AsyncClient, Client, Turn, producer, testing, translate, types
 from antiphon.producer.agent import UnboundedOutlet
-from antiphon.producer.stamps import SYSTEM_STAMPS
 from antiphon.protocol.emitters import NullEmitter
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import make_initial_response
 from antiphon.protocol.writer import ResponseWriter
+from antiphon.system_stamps import SYSTEM_STAMPS
 from antiphon.testing import ReceivedRequest, Reply, turn
 
 THINGS = list(public_things())

@@ -70,6 +70,7 @@ def test_import_client_imports_no_gateway() -> None:
         "antiphon.protocol",
         "antiphon.redaction",
         "antiphon.sse",
+        "antiphon.system_stamps",
         "antiphon.upstream",
     }
     assert not packages_of(modules) & {*OPTIONAL, "websockets", "uvicorn", "argparse", "sqlite3"}

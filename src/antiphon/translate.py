@@ -13,8 +13,6 @@ Example:
 
 from __future__ import annotations
 
-import secrets
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -33,13 +31,13 @@ from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.request import ReasoningConfigParam, Request
 from antiphon.protocol.response import make_initial_response
 from antiphon.protocol.stamps import Stamps
+from antiphon.system_stamps import SYSTEM_STAMPS
 from antiphon.upstream.urls import turn_url
 
 __all__ = ["StreamTranslator", "TranslatedStream", "Translation", "request", "response", "stream"]
 
 #: A JSON object, or the bytes or the text of one.
 Body = bytes | str | Mapping[str, Any]
-SYSTEM_STAMPS: Final = Stamps(lambda prefix: f"{prefix}_{secrets.token_hex(16)}", lambda: int(time.time()))
 
 
 class Translation(NamedTuple):

@@ -19,10 +19,10 @@ from antiphon.dialects.common.json_lines import JsonLines
 from antiphon.dialects.dialect import ClientDialectName
 from antiphon.dialects.registry import CLIENT_DIALECTS
 from antiphon.errors import ApiError, UpstreamFault
-from antiphon.producer.stamps import SYSTEM_STAMPS
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import make_initial_response
+from antiphon.system_stamps import SYSTEM_STAMPS
 
 
 def add_parser(subparsers: Any, summary: str) -> None:

@@ -14,7 +14,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from antiphon import sse
-from antiphon.client.server import STAMPS, Server, new_id
+from antiphon.client.server import Server
 from antiphon.dialects.common.envelope import seal_reasoning
 from antiphon.dialects.dialect import EventsToHub
 from antiphon.errors import ApiError
@@ -27,6 +27,7 @@ from antiphon.protocol.output_limits import UNLIMITED, OutputLimits
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response, make_initial_response
 from antiphon.protocol.status import ResponseStatus
+from antiphon.system_stamps import SYSTEM_STAMPS
 
 
 def events_to_hub(server: Server, request: Request, *, tracks_numbers: bool = False) -> EventsToHub:
@@ -34,7 +35,7 @@ def events_to_hub(server: Server, request: Request, *, tracks_numbers: bool = Fa
     continue on another connection."""
     if server.dialect.is_hub:
         return NumberedEvents(server, request, tracks_numbers=tracks_numbers)
-    return server.dialect.events_to_hub(request, _make_initial_response(request), STAMPS, server.wire)
+    return server.dialect.events_to_hub(request, _make_initial_response(request), SYSTEM_STAMPS, server.wire)
 
 
 def read_response(server: Server, request: Request, body: bytes) -> tuple[Response, Losses]:
@@ -45,7 +46,7 @@ def read_response(server: Server, request: Request, body: bytes) -> tuple[Respon
             return _seal_reasoning(server, codec.decode_response(body)), Losses()
         except ApiError:
             initial_response = _make_initial_response(request, _decode_metadata(body))
-    return server.dialect.response_to_hub(body, request, initial_response, STAMPS, server.wire)
+    return server.dialect.response_to_hub(body, request, initial_response, SYSTEM_STAMPS, server.wire)
 
 
 def raise_failure(server: Server, response: Response) -> None:
@@ -119,7 +120,9 @@ class NumberedEvents:
                 output=[],
                 **dict.fromkeys(("completed_at", "incomplete_details", "error", "usage")),
             )
-        self._to_hub = self._server.dialect.events_to_hub(self._request, initial_state, STAMPS, self._server.wire)
+        self._to_hub = self._server.dialect.events_to_hub(
+            self._request, initial_state, SYSTEM_STAMPS, self._server.wire
+        )
         self._to_hub.limit_output(self._limits)
         return self._to_hub
 
@@ -149,8 +152,10 @@ class _WithStatus(Struct, frozen=True):
 
 
 def _make_initial_response(request: Request, metadata: _ResponseMetadata = _NO_METADATA) -> Response:
-    created_at = STAMPS.now() if metadata.created_at is None else int(metadata.created_at)
-    return make_initial_response(request, id=metadata.id or new_id("resp"), created_at=created_at, model=metadata.model)
+    created_at = SYSTEM_STAMPS.now() if metadata.created_at is None else int(metadata.created_at)
+    return make_initial_response(
+        request, id=metadata.id or SYSTEM_STAMPS.new_id("resp"), created_at=created_at, model=metadata.model
+    )
 
 
 def _decode_metadata(body: bytes | Raw) -> _ResponseMetadata:

@@ -6,8 +6,6 @@ loss.
 
 from __future__ import annotations
 
-import secrets
-import time
 from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -27,7 +25,6 @@ from antiphon.protocol import codec
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.request import Request
-from antiphon.protocol.stamps import Stamps
 from antiphon.upstream.urls import turn_url
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
@@ -166,13 +163,6 @@ def as_server_fault(fault: UpstreamFault) -> ConnectionFault:
     """Replaces "the upstream" by "the server" in the message of a transport error."""
     message = fault.message.replace("the upstream", "the server")
     return ConnectionFault(message, code=fault.code, status=fault.status, retry_after=fault.retry_after)
-
-
-def new_id(prefix: str) -> str:
-    return f"{prefix}_{secrets.token_hex(16)}"
-
-
-STAMPS: Final = Stamps(new_id, lambda: int(time.time()))
 
 
 class _ErrorDetail(Struct, frozen=True):

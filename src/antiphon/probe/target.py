@@ -5,8 +5,6 @@ Keys are removed from the evidence.
 
 from __future__ import annotations
 
-import secrets
-import time
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -26,8 +24,8 @@ from antiphon.protocol.fold import Fold
 from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response, make_initial_response
-from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.status import ResponseStatus
+from antiphon.system_stamps import SYSTEM_STAMPS
 from antiphon.upstream.body import BodyTooLarge, read_partial_body
 from antiphon.upstream.transport import Transport
 from antiphon.upstream.urls import turn_url, url_at
@@ -194,14 +192,14 @@ class ServerConnection:
     def _decode_body(self, body: bytes) -> Response:
         request = Request(model=self.target.model)
         server_dialect = SERVER_DIALECTS[self.target.dialect]
-        return server_dialect.response_to_hub(body, request, _initial_response(request), STAMPS, self.target.base.wire)[
-            0
-        ]
+        return server_dialect.response_to_hub(
+            body, request, _initial_response(request), SYSTEM_STAMPS, self.target.base.wire
+        )[0]
 
     def _decode_stream(self, body: bytes) -> Response:
         request = Request(model=self.target.model, stream=True)
         reader = SERVER_DIALECTS[self.target.dialect].events_to_hub(
-            request, _initial_response(request), STAMPS, self.target.base.wire
+            request, _initial_response(request), SYSTEM_STAMPS, self.target.base.wire
         )
         frames = sse.Decoder()
         fold = Fold()
@@ -240,7 +238,6 @@ def _initial_response(request: Request) -> Response:
     return make_initial_response(request, id="resp_probe", created_at=0)
 
 
-STAMPS: Final = Stamps(lambda prefix: f"{prefix}_{secrets.token_hex(8)}", lambda: int(time.time()))
 MAX_BODY_BYTES: Final = 16 * 1024 * 1024
 #: Statuses that may be temporary and do not concern the form of the request.
 TRANSIENT_STATUSES: Final = frozenset({401, 408, 425, 429})

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 from antiphon.config import Config
 from antiphon.errors import ApiError
-from antiphon.producer.stamps import SYSTEM_STAMPS
 from antiphon.producer.turn import Outlet, Turn
 from antiphon.protocol.emitters import Emitter
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response, make_initial_response
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.writer import ResponseWriter
+from antiphon.system_stamps import SYSTEM_STAMPS
 
 if TYPE_CHECKING:
     from antiphon.http.asgi import Receive, Scope, Send

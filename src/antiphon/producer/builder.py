@@ -9,7 +9,6 @@ from antiphon.dialects.agent_log.stream_in import ThreadToHub
 from antiphon.dialects.agent_log.wire import ThreadEvent
 from antiphon.errors import ApiError
 from antiphon.producer.settings import OpenResponsesConfig
-from antiphon.producer.stamps import SYSTEM_STAMPS
 from antiphon.protocol.emitters import Emitter, NullEmitter
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.losses import Losses
@@ -17,6 +16,7 @@ from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response, make_initial_response
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.writer import ResponseWriter
+from antiphon.system_stamps import SYSTEM_STAMPS
 
 
 class ResponseBuilder:

@@ -9,11 +9,11 @@ from antiphon.dialects.agent_log.wire import ThreadEvent
 from antiphon.errors import InvalidTransition
 from antiphon.producer.builder import ResponseBuilder
 from antiphon.producer.settings import OpenResponsesConfig, load_settings
-from antiphon.producer.stamps import SYSTEM_STAMPS
 from antiphon.protocol.emitters import Emitter, NullEmitter
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.response import Response
 from antiphon.protocol.stamps import Stamps
+from antiphon.system_stamps import SYSTEM_STAMPS
 
 OpenResponsesCallback = Callable[[StreamEvent], None]
 

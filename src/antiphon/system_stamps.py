@@ -1,4 +1,4 @@
-"""Random ids and the system clock, for producing responses outside of a server."""
+"""Random ids and the system clock, for all code outside of a gateway, which has its own ids."""
 
 from __future__ import annotations
 
