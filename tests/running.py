@@ -126,9 +126,16 @@ def running(
     assert any("exception" in line for line in gateway.log) == has_a_fault
 
 
-def one_upstream(base_url: str, *, dialect: Any = "chat", timeouts: Timeouts | None = None, **settings: Any) -> Config:
-    """The simplest configuration: one upstream that serves every model."""
-    upstream = UpstreamConfig(name="lab", dialect=dialect, base_url=base_url, models=["*"], **settings)
+def one_upstream(
+    base_url: str,
+    *,
+    dialect: Any = "chat",
+    timeouts: Timeouts | None = None,
+    models: Collection[str] = ("*",),
+    **settings: Any,
+) -> Config:
+    """The simplest configuration: one upstream, which serves every model unless some are named."""
+    upstream = UpstreamConfig(name="lab", dialect=dialect, base_url=base_url, models=[*models], **settings)
     return Config(upstreams=[upstream], timeouts=timeouts or Timeouts())
 
 

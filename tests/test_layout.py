@@ -37,6 +37,10 @@ TESTED_BY = {
     "config/test_loading.py": ["profiles/toml_source.py"],
     "diagnosis/test_lint.py": ["diagnosis/*.py", "protocol/suggestions.py"],
     "dialects/common/test_token_count.py": ["dialects/messages/token_count.py", "dialects/responses/token_count.py"],
+    "clients/test_ollama_sdk.py": ["api/ollama.py"],
+    "dialects/ollama/test_stream_in.py": ["dialects/ollama/response_wire.py"],
+    "dialects/ollama/test_request_in.py": ["dialects/ollama/wire.py"],
+    "testing/ollama/test_rules.py": ["rules/ollama.py"],
     "dialects/test_registry.py": ["dialects/dialect.py", "rules/table.py"],
     "dialects/chat/test_request_out.py": ["dialects/chat/wire.py"],
     "dialects/chat/test_stream_in.py": [

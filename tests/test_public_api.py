@@ -261,8 +261,8 @@ TYPES = (
     "WebSearchPreviewTool WebSearchTool"
 )
 TESTING = (
-    "SSE_HEAD ChatServer FakeServer Gate GeminiLimits GeminiServer MessagesServer ReceivedRequest Reply "
-    "ResponsesServer custom_call end error exactly finish gemini_error head interleaved messages_error pause raw "
+    "SSE_HEAD ChatServer FakeServer Gate GeminiLimits GeminiServer MessagesServer OllamaServer ReceivedRequest Reply "
+    "ResponsesServer custom_call end error exactly finish gemini_error head interleaved messages_error ollama_error pause raw "
     "reasoning redacted refusal text tool_call turn usage wait whole"
 )
 PRODUCER = (

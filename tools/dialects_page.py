@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from itertools import count
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, get_args
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -35,7 +35,8 @@ from antiphon.protocol.tools import CustomTool, FunctionToolParam
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "dialects.md"
 BEGIN, END = "<!-- support: made by tools/dialects_page.py -->", "<!-- end of support -->"
-DIALECTS: Final[tuple[ServerDialectName, ...]] = get_args(ServerDialectName)
+#: The dialects of the table. Ollama's own API has a section of its own on the page.
+DIALECTS: Final[tuple[ServerDialectName, ...]] = ("chat", "responses", "messages", "gemini")
 # The profile of the API's vendor, if there is one.
 VENDOR_PROFILES: Final[dict[ServerDialectName, str]] = {
     "responses": "openai",

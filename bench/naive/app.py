@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import httpx  # type: ignore[import-not-found]
+import httpx  # type: ignore[import-not-found, unused-ignore]
 from bench.naive.shapes import CreateResponse, ResponseObject
 from bench.naive.translation import Translation
 from fastapi import FastAPI  # type: ignore[import-not-found]

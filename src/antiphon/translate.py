@@ -14,15 +14,15 @@ Example:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
 from antiphon import sse
-from antiphon.dialects.common.json_lines import JsonLines
-from antiphon.dialects.dialect import EventsFromHub, EventsToHub, ServerDialectName
+from antiphon.dialects.common.json_lines import JsonLinesDecoder
+from antiphon.dialects.dialect import EventsFromHub, EventsToHub, FrameDecoder, ServerDialectName
 from antiphon.dialects.registry import CLIENT_DIALECTS, SERVER_DIALECTS
 from antiphon.errors import ApiError, InvalidJson, ProfileError
 from antiphon.profiles import Profile, load_profile
@@ -260,18 +260,12 @@ class StreamTranslator:
         return self._chain
 
 
-class _FrameDecoder(Protocol):
-    def feed(self, data: bytes) -> list[sse.Frame]: ...
-
-    def finish(self) -> list[sse.Frame]: ...
-
-
 class _FrameReader:
     """Reads frames from a stream in any of its three forms. The first visible byte shows the form."""
 
     def __init__(self) -> None:
         self._head = b""
-        self._decoder: _FrameDecoder | None = None
+        self._decoder: FrameDecoder | None = None
 
     def feed(self, data: bytes) -> list[sse.Frame]:
         if self._decoder is None:
@@ -304,23 +298,10 @@ class _JsonArrayDecoder:
         return [sse.Frame("", bytes(member)) for member in members]
 
 
-class _JsonLinesDecoder:
-    """JSON objects on separate lines."""
-
-    def __init__(self) -> None:
-        self._lines = JsonLines()
-
-    def feed(self, data: bytes) -> list[sse.Frame]:
-        return [sse.Frame("", line) for line in self._lines.feed(data)]
-
-    def finish(self) -> list[sse.Frame]:
-        return [sse.Frame("", line) for line in self._lines.finish()]
-
-
-def _decoder_for(first_byte: bytes) -> _FrameDecoder:
+def _decoder_for(first_byte: bytes) -> FrameDecoder:
     if first_byte == b"[":
         return _JsonArrayDecoder()
-    return _JsonLinesDecoder() if first_byte == b"{" else sse.Decoder()
+    return JsonLinesDecoder() if first_byte == b"{" else sse.Decoder()
 
 
 def _as_bytes(body: Body) -> bytes:

@@ -26,7 +26,7 @@ from antiphon.testing import ChatServer
 pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 REPO = Path(__file__).resolve().parents[2]
 PAGE = "https://page.example"
-OTHERS = ("/v1/chat", "/v1/messages", "/v1/vscode", "/v1beta")  # their errors have other forms
+OTHERS = ("/api", "/v1/chat", "/v1/messages", "/v1/vscode", "/v1beta")  # their errors have other forms
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +59,11 @@ def test_route_table_lists_every_path_and_which_are_public() -> None:
         "/v1/chat/completions": (["POST"], False),
         "/v1/messages": (["POST"], False),
         "/v1/messages/count_tokens": (["POST"], False),
+        "/api/chat": (["POST"], False),
+        "/api/generate": (["POST"], False),
+        "/api/show": (["POST"], False),
+        "/api/tags": (["GET"], False),
+        "/api/version": (["GET"], False),
         "/v1/vscode/chat": (["POST"], False),
         "/v1/vscode/count_tokens": (["POST"], False),
         "/v1/vscode/models": (["GET"], False),

@@ -36,7 +36,7 @@ OPERATIONS = {
     (path, method): operation for path, methods in DOCUMENT["paths"].items() for method, operation in methods.items()
 }
 # The errors of the other endpoints have the form of the APIs that they belong to.
-OTHERS = ("/v1/chat", "/v1/messages", "/v1/models/", "/v1/vscode", "/v1beta")
+OTHERS = ("/api", "/v1/chat", "/v1/messages", "/v1/models/", "/v1/vscode", "/v1beta")
 OWN = [(path, method) for path, method in OPERATIONS if not path.startswith(OTHERS)]
 COMMON_ERRORS = {400, 403, 405, 426, 431, 500, 503}
 
@@ -299,6 +299,11 @@ def test_every_path_documents_every_status() -> None:
         ("/v1/chat/completions", "post"): {200, 401, 404, 413, 415, 429, 502, 504} | COMMON_ERRORS,
         ("/v1/messages", "post"): {200, 401, 404, 413, 415, 429, 502, 504, 529} | COMMON_ERRORS,
         ("/v1/messages/count_tokens", "post"): {200, 401, 404, 413, 415} | COMMON_ERRORS,
+        ("/api/chat", "post"): {200, 401, 404, 413, 415, 429, 502, 504} | COMMON_ERRORS,
+        ("/api/generate", "post"): {200, 401, 404, 413, 415, 429, 502, 504} | COMMON_ERRORS,
+        ("/api/show", "post"): {200, 401, 404, 413, 415} | COMMON_ERRORS,
+        ("/api/tags", "get"): {200, 401} | COMMON_ERRORS,
+        ("/api/version", "get"): {200, 401} | COMMON_ERRORS,
         ("/v1/vscode/chat", "post"): {200, 401, 404, 413, 415, 429, 502, 504} | COMMON_ERRORS,
         ("/v1/vscode/count_tokens", "post"): {200, 401, 404, 413, 415} | COMMON_ERRORS,
         ("/v1/vscode/models", "get"): {200, 401} | COMMON_ERRORS,

@@ -99,7 +99,7 @@ def test_bridge_line_over_the_limit_fails_the_response(monkeypatch: pytest.Monke
     code, out, err = run(io.BytesIO(b"x" * 50), "--from", "codex", "--ndjson")
     assert code == FAILED
     assert msgspec.json.decode(out.splitlines()[-1])["response"]["error"]["code"] == "upstream_invalid_response"
-    assert "the turn failed: the agent wrote a line of more than 10 bytes" in err
+    assert "the turn failed: the stream has a line of more than 10 bytes" in err
 
 
 @pytest.mark.io

@@ -125,7 +125,7 @@ def test_probe_reports_unreachable_server_no_models_and_no_dialect() -> None:
         _run("127.0.0.1:9", "--dialect", "chat", transport=FakeNetwork(models=FakeAnswer(b"no json")))
     none = FakeAnswer(b"{}", status=404)
     refusing = FakeAnswer(b"{}", status=400)
-    silent = {"responses": none, "completions": refusing, "messages": none, "m:generateContent": none}
+    silent = {"responses": none, "completions": refusing, "messages": none, "m:generateContent": none, "chat": none}
     with pytest.raises(CommandFailed, match=r"does not answer in any supported dialect: responses 404: \{\}; chat 400"):
         _run("127.0.0.1:9", "--model", "m", transport=FakeNetwork(**silent))
 

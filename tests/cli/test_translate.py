@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -15,7 +15,9 @@ from antiphon.cli import translate
 from antiphon.cli.entry import main, make_parser
 from antiphon.cli.exits import FAILED, INVALID_USAGE, LOSSY, OK, InvalidUsage
 from antiphon.cli.translate import detect_kind
+from antiphon.dialects.dialect import FRAME_DECODERS, ServerDialectName
 from antiphon.dialects.registry import SERVER_DIALECT_NAMES as DIALECTS
+from antiphon.dialects.registry import SERVER_DIALECTS
 from antiphon.errors import ApiError, ClientFault, ProfileError
 from antiphon.protocol.codec import decode_event, decode_response
 from antiphon.protocol.fold import fold
@@ -30,6 +32,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "responses": {"model": "m", "input": "Hi"},
     "messages": {"model": "m", "max_tokens": 100, "messages": [{"role": "user", "content": "Hi"}]},
     "gemini": {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]},
+    "ollama": {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "stream": False},
 }
 # One answer with a tool call in each dialect; the streams are beside the plain ones.
 ANSWERS = {
@@ -37,7 +40,9 @@ ANSWERS = {
     "responses": "good_parallel_calls_interleaved_plain",
     "messages": "text_and_a_call",
     "gemini": "text_and_call_in_one_chunk",
+    "ollama": "call_after_text",
 }
+SUFFIXES = {"sse": "sse", "json_lines": "ndjson"}
 every_pair = pytest.mark.parametrize(
     ("source", "target"), [(source, target) for source in DIALECTS for target in DIALECTS]
 )
@@ -65,14 +70,19 @@ def body(value: Any) -> bytes:
     return msgspec.json.encode(value)
 
 
-def frames(stream: str) -> list[sse.Frame]:
-    decoder = sse.Decoder()
+def frames(stream: str, dialect: ServerDialectName = "responses") -> list[sse.Frame]:
+    decoder = FRAME_DECODERS[SERVER_DIALECTS[dialect].framing]()
     return decoder.feed(stream.encode()) + decoder.finish()
+
+
+def suffix(dialect: str) -> str:
+    return SUFFIXES[SERVER_DIALECTS[cast(ServerDialectName, dialect)].framing]
 
 
 def answer(dialect: str, *, streams: bool = False) -> Path:
     stem = ANSWERS[dialect]
-    return RECORDINGS / dialect / (f"{stem.replace('_plain', '_stream')}.sse" if streams else f"{stem}.json")
+    whole = f"{stem}.json"
+    return RECORDINGS / dialect / (f"{stem.replace('_plain', '_stream')}.{suffix(dialect)}" if streams else whole)
 
 
 def call_of(response: bytes) -> tuple[str, Any]:
@@ -124,14 +134,17 @@ def test_translate_detects_the_kind_of_input(dialect: Any) -> None:
     assert detect_kind(body(REQUESTS[dialect]), dialect) == "request"
     for recording in sorted((RECORDINGS / dialect).glob("*.json")):
         assert detect_kind(recording.read_bytes(), dialect) == "response", recording.name
-    for recording in sorted((RECORDINGS / dialect).glob("*.sse")):
-        assert detect_kind(recording.read_bytes(), dialect) == "stream", recording.name
+    for recording in sorted((RECORDINGS / dialect).glob(f"*.{suffix(dialect)}")):
+        data = recording.read_bytes()
+        # A single line may also be a plain answer.
+        is_one_line = recording.suffix == ".ndjson" and len(data.splitlines()) == 1
+        assert (detect_kind(data, dialect) == "stream") is not is_one_line, recording.name
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_translate_reads_a_stream_of_one_object_per_line(dialect: str) -> None:
+def test_translate_reads_a_stream_of_one_object_per_line(dialect: ServerDialectName) -> None:
     recorded = answer(dialect, streams=True).read_bytes()
-    lines = [frame.data for frame in frames(recorded.decode()) if frame.data != sse.DONE]
+    lines = [frame.data for frame in frames(recorded.decode(), dialect) if frame.data != sse.DONE]
     # A single line may also be a plain answer.
     as_lines = run(b"\n".join(lines) + b"\n", dialect, "responses", *(["--stream"] if len(lines) == 1 else []))
     assert as_lines == run(recorded, dialect, "responses")
@@ -297,7 +310,8 @@ def test_translate_converts_an_error_answer(target: str) -> None:
     code, out, _ = run(
         b'{"type":"error","error":{"type":"rate_limit_error","message":"Slow down."}}', "messages", target
     )
-    assert (code, msgspec.json.decode(out)["error"]["message"]) == (OK, "Slow down.")
+    error = msgspec.json.decode(out)["error"]
+    assert (code, error if isinstance(error, str) else error["message"]) == (OK, "Slow down.")
 
 
 def test_translate_converts_an_error_event() -> None:

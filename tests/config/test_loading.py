@@ -211,12 +211,12 @@ def test_invalid_key_in_a_default_variable_is_reported_but_not_shown() -> None:
         (
             LAB + LAB.replace('dialect = "chat"\n', ""),
             5,
-            'upstreams[1].dialect is missing: expected one of "chat", "gemini", "messages", "responses"',
+            'upstreams[1].dialect is missing: expected one of "chat", "gemini", "messages", "ollama", "responses"',
         ),
         (
             LAB.replace('"chat"', '"chatt"'),
             3,
-            'upstreams[0].dialect: expected one of "chat", "gemini", "messages", "responses", got "chatt"; did',
+            'upstreams[0].dialect: expected one of "chat", "gemini", "messages", "ollama", "responses", got "chatt"; did',
         ),
         (
             LAB + "models = [\n'a',\n{ form = 'b', to = 'c' },\n]",

@@ -299,6 +299,12 @@ def test_traits_of_the_other_dialects() -> None:
     assert {"contents[0].parts[0]", "contents[1].parts[0].functionCall.id", "generationConfig.responseMimeType"} <= set(
         findings
     )
+    pictured = [{**USER, "images": ["iVBORw0KGgo="]}]
+    found = perhaps("ollama", {"model": "m", "messages": pictured, "think": "high"})
+    assert found == {
+        "messages[0].images": ("quirks: images_as_notes", "wire.images = false"),
+        "think": ("wire.levels = []",),
+    }
 
 
 @pytest.mark.parametrize("name", TRAIT_KINDS)
@@ -409,6 +415,7 @@ def test_schemas_of_a_body_are_looked_at_up_to_a_bound() -> None:
     ("dialect", "field"),
     [
         *(("chat", "messages"), ("responses", "input"), ("messages", "messages"), ("gemini", "contents")),
+        ("ollama", "messages"),
         *((dialect, "tools") for dialect in get_args(ServerDialectName)),
     ],
 )
@@ -450,6 +457,9 @@ def test_unknown_fields_are_named_up_to_a_bound() -> None:
     ("body", "dialect"),
     [
         ({"contents": []}, "gemini"),
+        ({"prompt": "a"}, "ollama"),
+        ({"messages": [USER], "options": {}}, "ollama"),
+        ({"prompt": {"id": "pmpt_1"}}, "responses"),
         ({"input": "a"}, "responses"),
         ({"messages": [USER]}, "chat"),
         ({"messages": [USER], "system": "a"}, "messages"),

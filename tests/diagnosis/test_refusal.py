@@ -1,4 +1,4 @@
-"""Each rule that the strict servers of the four dialects have, refused by them and explained here (C-6)."""
+"""Each rule that the strict servers of all dialects have, refused by them and explained here (C-6)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from tests.testing.chat import test_rules as test_chat_rules
 from tests.testing.gemini import test_rules as test_gemini_rules
 from tests.testing.messages import test_rules as test_messages_rules
+from tests.testing.ollama import test_rules as test_ollama_rules
 from tests.testing.requests import make_request
 from tests.testing.responses import test_rules as test_responses_rules
 
@@ -21,6 +22,7 @@ from antiphon.profiles import parse_profile
 from antiphon.testing.chat.server import ChatBehavior
 from antiphon.testing.gemini.server import GeminiBehavior
 from antiphon.testing.messages.server import MessagesBehavior
+from antiphon.testing.ollama.server import OllamaBehavior
 from antiphon.testing.responses.server import ResponsesBehavior
 from antiphon.testing.script import PlainReply
 
@@ -29,12 +31,14 @@ RULES: dict[ServerDialectName, Any] = {
     "responses": test_responses_rules,
     "messages": test_messages_rules,
     "gemini": test_gemini_rules,
+    "ollama": test_ollama_rules,
 }
 REFUSALS: dict[ServerDialectName, Callable[[Any], PlainReply | None]] = {
     "chat": lambda body: ChatBehavior().find_refusal(make_request(body)),
     "responses": lambda body: ResponsesBehavior().find_refusal(make_request(body)),
     "messages": lambda body: MessagesBehavior().find_refusal(make_request(body, **test_messages_rules.VERSION)),
     "gemini": lambda body: GeminiBehavior().find_refusal(test_gemini_rules.model_request(body)),
+    "ollama": lambda body: OllamaBehavior().find_refusal(make_request(body)),
 }
 CASES = [(dialect, rule) for dialect, module in RULES.items() for rule in module.RULES]
 # What the first finding is about, for every kind of mistake that the mission names (C-3, C-6).
@@ -61,6 +65,8 @@ EXPECTED: dict[tuple[ServerDialectName, str], tuple[str, str]] = {
     ("messages", "an unknown member"): ("unknown_field", "messages[0].content[0].detail"),
     ("gemini", "an unknown field further in"): ("unknown_field", "contents[0].content"),
     ("gemini", "a result without a call"): ("orphan_result", "contents[0].parts[0]"),
+    ("ollama", "arguments as a text"): ("value", "messages[1].tool_calls[0].function.arguments"),
+    ("ollama", "a tool in flat form"): ("tool_form", "tools[0]"),
     ("gemini", "no type"): ("missing_field", "tools[0].functionDeclarations[0].parameters.properties.a.type"),
 }
 
@@ -80,7 +86,8 @@ def test_whatever_a_strict_server_refuses_has_a_diagnosis(dialect: ServerDialect
     findings = diagnose(dialect, body, 400, error_text)
     assert findings
     assert len(findings) <= MAX_FINDINGS
-    param = json.loads(error_text)["error"].get("param")
+    error = json.loads(error_text)["error"]
+    param = None if isinstance(error, str) else error.get("param")
     if param:
         place = resolve_server_path(param, json.loads(body))[0]
         # Where a call has no result, the server names what stands in the result's place, and we name the call.

@@ -14,8 +14,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.without_coverage]
 @every_recording
 def test_recording_gives_the_same_frames_for_every_split(recording: Recording) -> None:
     """Law (b): in two at every byte, and byte by byte. Events depend on frames alone, so equal frames are enough."""
-    data = recording.path.read_bytes()
-    whole = frames_of(data)
+    dialect, data = recording.dialect, recording.path.read_bytes()
+    whole = frames_of(dialect, data)
     for place in range(len(data)):
-        assert frames_of(data[:place], data[place:]) == whole
-    assert frames_of(*(data[at : at + 1] for at in range(len(data)))) == whole
+        assert frames_of(dialect, data[:place], data[place:]) == whole
+    assert frames_of(dialect, *(data[at : at + 1] for at in range(len(data)))) == whole

@@ -49,6 +49,10 @@ def test_paths_of_a_client_dialect_are_routes(dialect: ClientDialect) -> None:
     assert not missing, f"antiphon.api.dialect_operations lacks the operations {sorted(missing)} of {dialect.name}"
 
 
+def test_model_is_in_the_path_or_in_the_body() -> None:
+    assert [name for name, dialect in SERVER_DIALECTS.items() if dialect.has_model_in_path] == ["gemini"]
+
+
 @pytest.mark.parametrize("name", SERVER_DIALECT_NAMES)
 def test_default_profile_belongs_to_its_dialect(name: ServerDialectName) -> None:
     profile = load_profile(SERVER_DIALECTS[name].default_profile)

@@ -32,7 +32,7 @@ DIALECTS: Final = tuple(PATHS)
 
 @cache
 def streams(dialect: str) -> list[bytes]:
-    return _read(dialect, "*.sse")
+    return _read(dialect, "*.ndjson" if dialect == "ollama" else "*.sse")
 
 
 @cache

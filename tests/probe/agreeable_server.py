@@ -12,6 +12,7 @@ from tests.probe.probe_runs import make_target
 
 from antiphon.config import Timeouts
 from antiphon.dialects.dialect import ServerDialectName
+from antiphon.dialects.registry import SERVER_DIALECTS
 from antiphon.probe.experiments import EXPERIMENTS
 from antiphon.probe.finding import (
     MIN_TEXT_TOKENS,
@@ -36,6 +37,7 @@ from antiphon.testing.chat.server import ChatBehavior
 from antiphon.testing.gemini.server import GeminiBehavior
 from antiphon.testing.harness import DialectBehavior
 from antiphon.testing.messages.server import MessagesBehavior
+from antiphon.testing.ollama.server import OllamaBehavior
 from antiphon.testing.responses.server import ResponsesBehavior
 from antiphon.testing.script import (
     ReceivedRequest,
@@ -59,6 +61,7 @@ FIRST_FORM: Final[dict[ServerDialectName, TextForm]] = {
     "chat": "string",
     "messages": "string",
     "gemini": "string",
+    "ollama": "string",
 }
 
 
@@ -120,6 +123,7 @@ class AgreeableServer:
         self, dialect: ServerDialectName, *, refused: Collection[str] = (), ignored: Collection[str] = ()
     ) -> None:
         self._behavior = BEHAVIORS[dialect]()
+        self._stream_type = SERVER_DIALECTS[dialect].stream_type
         self._minimal = EXPERIMENTS[dialect].steps.minimal_body(FIRST_FORM[dialect])
         self._refused: set[tuple[str, bytes]] = set()
         self._turns: dict[tuple[str, bytes], ScriptedTurn] = {}
@@ -149,7 +153,7 @@ class AgreeableServer:
         received = ReceivedRequest(method="POST", path=path, headers={}, body=msgspec.json.encode(body))
         if streams:
             frames = [step for step in self._behavior.render_stream(answer, received) if isinstance(step, bytes)]
-            return FakeAnswer(*frames, headers={"content-type": "text/event-stream"})
+            return FakeAnswer(*frames, headers={"content-type": self._stream_type})
         return FakeAnswer(self._behavior.render_body(answer, received), headers={"content-type": "application/json"})
 
     async def close(self) -> None:
@@ -202,4 +206,5 @@ BEHAVIORS: Final[dict[ServerDialectName, Callable[[], DialectBehavior]]] = {
     "chat": ChatBehavior,
     "messages": MessagesBehavior,
     "gemini": GeminiBehavior,
+    "ollama": OllamaBehavior,
 }

@@ -9,7 +9,7 @@ import pytest
 
 from antiphon.dialects.dialect import ServerDialectName
 from antiphon.dialects.registry import SERVER_DIALECTS
-from antiphon.probe import chat, gemini, messages, responses
+from antiphon.probe import chat, gemini, messages, ollama, responses
 from antiphon.probe.draft import ProfileDraft, Verdicts
 from antiphon.probe.experiments import EXPERIMENTS
 from antiphon.probe.finding import ProbeFinding, Verdict
@@ -21,6 +21,7 @@ CONCLUDE = {
     "chat": chat.conclude,
     "messages": messages.conclude,
     "gemini": gemini.conclude,
+    "ollama": ollama.conclude,
 }
 
 

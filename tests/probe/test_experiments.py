@@ -12,8 +12,9 @@ from tests.probe.agreeable_server import URL, AgreeableServer, expected_requests
 from tests.probe.probe_runs import make_target, run_probe
 
 from antiphon.dialects.dialect import ServerDialectName
+from antiphon.probe import ollama_steps
 from antiphon.probe.samples import EFFORTS
-from antiphon.testing import ChatServer, GeminiServer, MessagesServer, ResponsesServer
+from antiphon.testing import ChatServer, GeminiServer, MessagesServer, OllamaServer, ResponsesServer
 from antiphon.testing.harness import FakeServer
 
 #: The quirks of a profile under `quirks`, and its wire options under their names. None in a change: not in the profile.
@@ -75,6 +76,7 @@ ACCEPTING: Final[dict[ServerDialectName, Settings]] = {
             "maxOutputTokens",
         ],
     },
+    "ollama": {},
 }
 
 
@@ -168,6 +170,25 @@ REPORTED: Final[dict[ServerDialectName, tuple[str, ...]]] = {
         "tools.none",
         "tools.parallel",
         "stream",
+    ),
+    "ollama": (
+        "system",
+        "system.middle",
+        "tools",
+        "calls.bare",
+        "calls.as-text",
+        "assistant.last",
+        "result.alone",
+        "thinking.history",
+        "format.schema",
+        "format.json",
+        "think",
+        "think.off",
+        "logprobs",
+        "keep_alive",
+        "stream",
+        "limit.num_predict",
+        *(f"field.{name}" for name in ollama_steps.FIELDS),
     ),
 }
 ALL_TO_INSTRUCTIONS: Final = {"name": "system_to_instructions", "move": "all"}
@@ -469,6 +490,11 @@ DECIDING: Final[dict[ServerDialectName, list[Row]]] = {
         Row("field.responseLogprobs", without("gemini", "responseLogprobs", "logprobs")),
         Row("counts", {"counts_tokens": False}),
     ],
+    "ollama": [
+        Row("calls.paired", {"quirks": ["tool_history_as_text"]}),
+        Row("image", {"images": False}),
+        Row("think.level", {"levels": []}),
+    ],
 }
 
 
@@ -502,8 +528,8 @@ def probed_settings(
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_every_experiment_has_a_row(dialect: ServerDialectName) -> None:
-    """Gemini has one form of text, so the minimal request has no other form."""
-    one_form = {"minimal"} if dialect == "gemini" else set()
+    """Gemini and Ollama have one form of text, so the minimal request has no other form."""
+    one_form = {"minimal"} if dialect in ("gemini", "ollama") else set()
     assert {row.id for row in rows(dialect)} == experiment_ids(dialect) - one_form
     deciding = {row.id for row in DECIDING[dialect] if changed(dialect, row.refused) != changed(dialect, row.accepted)}
     assert deciding.isdisjoint(REPORTED[dialect])
@@ -586,6 +612,7 @@ STRICT: Final[dict[ServerDialectName, tuple[Callable[[], FakeServer], dict[str, 
             "model.last": "user role",
         },
     ),
+    "ollama": (OllamaServer, {}),
 }
 
 

@@ -292,6 +292,39 @@ SENT: Final[dict[ServerDialectName, dict[str, dict[str, Any]]]] = {
         "stream": {"contents.0.role": "user"},
         "counts": {"contents.0.role": "user"},
     },
+    "ollama": {
+        "system": {"messages.0": {"role": "system", "content": LONG_TEXT}, "messages.1.role": "user"},
+        "system.middle": {"messages.0.role": "user", "messages.1": {"role": "system", "content": LONG_TEXT}},
+        "tools": {"tools.0.function.name": "get_weather", "tools.0.function.parameters": CITY},
+        "calls.paired": {
+            "messages.1.tool_calls.0.id": "call_probe_1",
+            "messages.1.tool_calls.0.function.arguments": {"city": "Paris"},
+            "messages.2": {
+                "role": "tool",
+                "content": LONG_TEXT,
+                "tool_name": "get_weather",
+                "tool_call_id": "call_probe_1",
+            },
+        },
+        "calls.bare": {
+            "messages.1.tool_calls.0.id": ABSENT,
+            "messages.2.tool_name": "get_weather",
+            "messages.2.tool_call_id": ABSENT,
+        },
+        "calls.as-text": {"messages.1.content": CALL_AS_TEXT, "messages.2.content": RESULT},
+        "assistant.last": {"messages.1.role": "assistant", "messages.2": ABSENT},
+        "result.alone": {"messages.1.role": "tool", "messages.2": ABSENT},
+        "thinking.history": {"messages.1.role": "assistant", "messages.1.thinking": "A greeting."},
+        "image": {"messages.0.images": [PNG]},
+        "format.schema": {"format": PERSON},
+        "format.json": {"format": "json"},
+        "think": {"think": True},
+        "think.off": {"think": False},
+        "think.level": {"think": "low"},
+        "logprobs": {"logprobs": True, "top_logprobs": 2},
+        "keep_alive": {"keep_alive": "5m"},
+        "stream": {"stream": True},
+    },
 }
 #: The paths of requests that are no turns.
 PATHS: Final[dict[ServerDialectName, dict[str, str]]] = {
@@ -299,6 +332,7 @@ PATHS: Final[dict[ServerDialectName, dict[str, str]]] = {
     "chat": {"counts": "/chat/completions/input_tokens"},
     "messages": {"counts": "/messages/count_tokens"},
     "gemini": {"counts": "/{model}:countTokens"},
+    "ollama": {},
 }
 
 
@@ -345,6 +379,6 @@ def test_experiments_use_the_path_of_turns_except_counts(dialect: ServerDialectN
 def test_each_member_of_a_choice_sends_its_field(dialect: ServerDialectName) -> None:
     choices = [step for step in EXPERIMENTS[dialect].steps.steps("string") if isinstance(step, Choice)]
     assert [choice.id for choice in choices] == ["field"]
-    prefix = "generationConfig." if dialect == "gemini" else ""
+    prefix = {"gemini": "generationConfig.", "ollama": "options."}.get(dialect, "")
     for name, member in choices[0].members.items():
         assert value_at(member, prefix + name) is not ABSENT

@@ -222,7 +222,10 @@ def test_empirical_profile_satisfies_its_constraints_for_any_conversation(reques
         (
             'about = "x"\ndialect = "chatt"',
             2,
-            ['dialect: expected one of "chat", "gemini", "messages", "responses", got "chatt"', "mean 'chat'"],
+            [
+                'dialect: expected one of "chat", "gemini", "messages", "ollama", "responses", got "chatt"',
+                "mean 'chat'",
+            ],
         ),
         ('about = "x"\n\ndialekt = "chat"', 3, ["dialekt: unknown setting", "mean 'dialect'"]),
         ('about = 3\ndialect = "chat"', 1, ["about: expected a string, got 3"]),
@@ -328,7 +331,7 @@ def test_profile_error_has_file_and_line(text: str, line: int, expected: list[st
         ('dialect = "chat"', "mine: about is missing: expected a string"),
         (
             'about = "x"',
-            "mine: expected dialect (chat, responses, messages, gemini) or extends, got neither",
+            "mine: expected dialect (chat, responses, messages, gemini, ollama) or extends, got neither",
         ),
     ],
 )

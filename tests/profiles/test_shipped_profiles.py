@@ -27,7 +27,6 @@ PROVIDERS = (
     "groq",
     "lm studio",
     "mistral",
-    "ollama",
     "openai",
     "openrouter",
     "sglang",

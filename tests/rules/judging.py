@@ -11,17 +11,19 @@ from hypothesis import strategies as st
 from tests.testing.chat import test_rules as test_chat_rules
 from tests.testing.gemini import test_rules as test_gemini_rules
 from tests.testing.messages import test_rules as test_messages_rules
+from tests.testing.ollama import test_rules as test_ollama_rules
 from tests.testing.requests import make_request
 from tests.testing.responses import test_rules as test_responses_rules
 
 from antiphon.diagnosis import Finding, lint_body
 from antiphon.diagnosis.finding import resolve_server_path
 from antiphon.dialects.dialect import ServerDialectName
-from antiphon.rules import Report, Violation, chat, gemini, messages, responses
+from antiphon.rules import Report, Violation, chat, gemini, messages, ollama, responses
 from antiphon.rules.settings import check_model
 from antiphon.testing.chat.server import ChatBehavior
 from antiphon.testing.gemini.server import GeminiBehavior
 from antiphon.testing.messages.server import MessagesBehavior
+from antiphon.testing.ollama.server import OllamaBehavior
 from antiphon.testing.responses.server import ResponsesBehavior
 from antiphon.testing.script import PlainReply
 
@@ -31,12 +33,14 @@ LISTED: dict[ServerDialectName, Any] = {
     "responses": test_responses_rules,
     "messages": test_messages_rules,
     "gemini": test_gemini_rules,
+    "ollama": test_ollama_rules,
 }
 SERVERS: dict[ServerDialectName, Callable[[Any], PlainReply | None]] = {
     "chat": lambda body: ChatBehavior().find_refusal(make_request(body)),
     "responses": lambda body: ResponsesBehavior().find_refusal(make_request(body)),
     "messages": lambda body: MessagesBehavior().find_refusal(make_request(body, **test_messages_rules.VERSION)),
     "gemini": lambda body: GeminiBehavior().find_refusal(test_gemini_rules.model_request(body)),
+    "ollama": lambda body: OllamaBehavior().find_refusal(make_request(body)),
 }
 
 
@@ -81,6 +85,9 @@ def check_by_rules(dialect: ServerDialectName, body: dict[str, Any], report: Rep
             messages.check_model(body, report)
         case "gemini":
             gemini.check(body, report)
+        case "ollama":
+            ollama.check(body, report)
+            ollama.check_model(body, report)
 
 
 def first_violation(dialect: ServerDialectName, body: dict[str, Any]) -> Violation | None:
@@ -94,7 +101,10 @@ def first_violation(dialect: ServerDialectName, body: dict[str, Any]) -> Violati
 def refusal_of(dialect: ServerDialectName, body: Any) -> str | None:
     """The message with which the strict server refuses a body; None if it accepts the body."""
     reply = SERVERS[dialect](body)
-    return None if reply is None else json.loads(reply.body)["error"]["message"]
+    if reply is None:
+        return None
+    error = json.loads(reply.body)["error"]
+    return error if isinstance(error, str) else error["message"]
 
 
 def findings_of(dialect: ServerDialectName, body: Any) -> list[Finding]:

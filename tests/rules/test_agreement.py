@@ -26,12 +26,18 @@ from tests.rules.judging import (
 )
 
 from antiphon.diagnosis.finding import paths_overlap
-from antiphon.dialects import chat, gemini, messages, responses
+from antiphon.dialects import chat, gemini, messages, ollama, responses
 from antiphon.dialects.dialect import ServerDialectName
 from antiphon.errors import ApiError
 
 DIALECTS = get_args(ServerDialectName)
-WRITERS: dict[ServerDialectName, Any] = {"chat": chat, "responses": responses, "messages": messages, "gemini": gemini}
+WRITERS: dict[ServerDialectName, Any] = {
+    "chat": chat,
+    "responses": responses,
+    "messages": messages,
+    "gemini": gemini,
+    "ollama": ollama,
+}
 STATE = re.compile(
     r"previous response .* not found|nothing is stored|encrypted content .* could not be verified"
     r"|Invalid `(?:signature|data)` in `|Corrupted thought signature",

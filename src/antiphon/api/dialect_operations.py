@@ -5,8 +5,15 @@ from __future__ import annotations
 from typing import Final
 
 from antiphon.api.count_tokens import count_tokens
-from antiphon.api.documented_errors import COUNT_ERRORS, MESSAGES_TURN_ERRORS, TURN_ERRORS, UNKNOWN_MODEL_ERRORS
+from antiphon.api.documented_errors import (
+    COUNT_ERRORS,
+    MESSAGES_TURN_ERRORS,
+    MODEL_NAME_ERRORS,
+    TURN_ERRORS,
+    UNKNOWN_MODEL_ERRORS,
+)
 from antiphon.api.models import get_model, list_models
+from antiphon.api.ollama import show_ollama_model, show_ollama_version
 from antiphon.api.operation import (
     LOSSES,
     Answer,
@@ -30,6 +37,7 @@ ALT: Final = Parameter(
 )
 MODEL: Final = path_parameter("model", "The name of a model, which may contain slashes.")
 
+OLLAMA_API: Final = "Ollama"
 EDITOR_API: Final = "VS Code's language models"
 OBJECT: Final[Schema] = {"type": "object"}  # a body that the vendor of its dialect documents
 TURN_ANSWER: Final = Answer(
@@ -138,6 +146,48 @@ def _model_operations(prefix: str, get_id: str, id_suffix: str) -> tuple[Operati
     )
 
 
+OLLAMA_ANSWER: Final = Answer(
+    "The answer, one line for each piece, or with `stream: false` one JSON object.",
+    {"application/x-ndjson": OBJECT, "application/json": OBJECT},
+    ("Antiphon-Losses",),
+)
+OLLAMA_OPERATIONS: Final = (
+    _turn(
+        "/api/chat",
+        "createOllamaChat",
+        OLLAMA_API,
+        "A turn in the format of Ollama: a stream unless `stream` is false. Models are not loaded or unloaded.",
+        OLLAMA_ANSWER,
+    ),
+    _turn(
+        "/api/generate",
+        "createOllamaCompletion",
+        OLLAMA_API,
+        "A turn of one prompt in the format of Ollama. `suffix`, `raw`, `context` and `template` are refused.",
+        OLLAMA_ANSWER,
+    ),
+    _model_list("/api/tags", "listOllamaModels", OLLAMA_API, list_models),
+    Operation(
+        "POST",
+        "/api/show",
+        show_ollama_model,
+        id="showOllamaModel",
+        summary=f"Get one available model, in the form of {OLLAMA_API}",
+        body=OBJECT,
+        answer=json_answer("The model.", OBJECT),
+        errors=MODEL_NAME_ERRORS,
+        has_vendor_errors=True,
+    ),
+    Operation(
+        "GET",
+        "/api/version",
+        show_ollama_version,
+        id="getOllamaVersion",
+        summary=f"Get the version of the gateway, in the form of {OLLAMA_API}",
+        answer=json_answer("The version.", OBJECT),
+        has_vendor_errors=True,
+    ),
+)
 DIALECT_OPERATIONS: Final = (
     _turn(
         "/v1/chat/completions",
@@ -168,6 +218,7 @@ DIALECT_OPERATIONS: Final = (
     ),
     _count("/v1/vscode/count_tokens", "countEditorTokens", EDITOR_API, "count", count_editor_tokens),
     _model_list("/v1/vscode/models", "listEditorModels", EDITOR_API, list_editor_models),
+    *OLLAMA_OPERATIONS,
     _model_list("/v1beta/models", "listGeminiModels", "Gemini", list_models),
     *_model_operations("/v1/models/", "getModel", "V1"),
     *_model_operations("/v1beta/models/", "getGeminiModel", ""),

@@ -77,6 +77,7 @@ MESSAGES_TURN_ERRORS: Final[ErrorCodes] = {
     529: {"overloaded": TURN_ERRORS[503]["overloaded"]},
 }
 UNKNOWN_MODEL_ERRORS: Final[ErrorCodes] = {404: TURN_ERRORS[404]}
+MODEL_NAME_ERRORS: Final[ErrorCodes] = {**BODY_ERRORS, **UNKNOWN_MODEL_ERRORS}
 USAGE_ERRORS: Final[ErrorCodes] = {
     404: {"not_found": "this gateway stores nothing"},
     503: {"storage_unavailable": "the usage cannot be read from the store"},

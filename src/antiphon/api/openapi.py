@@ -143,7 +143,11 @@ DESCRIPTION: Final = (
     " of these dialects. Every answer has an `x-request-id`; every answer that is not 2xx is a JSON error."
 )
 KEYS: Final = "A key from the gateway's configuration. If none is configured, no key is needed."
-VENDOR_ERROR: Final[Schema] = {"type": "object", "properties": {"error": {"type": "object"}}, "required": ["error"]}
+VENDOR_ERROR: Final[Schema] = {
+    "type": "object",
+    "properties": {"error": {"type": ["object", "string"]}},
+    "required": ["error"],
+}
 HEADERS: Final[dict[str, Schema]] = {
     "x-request-id": {"description": "The id of the request in the log of the gateway.", "schema": {"type": "string"}},
     "Antiphon-Losses": {

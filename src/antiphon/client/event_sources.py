@@ -72,7 +72,7 @@ class HttpEventSource:
         self._prepared = prepared
         self._is_stored = is_stored
         self._to_hub = events_to_hub(sender.server, prepared.server_request, tracks_numbers=is_stored)
-        self._reader = StreamReader(self._to_hub)
+        self._reader = StreamReader(self._to_hub, framing=sender.server.dialect.framing)
         self._answer: UpstreamResponse | None = None
         self._pieces: AsyncIterator[bytes] | None = None
         self._empty_connections = 0  # consecutive connections without an event

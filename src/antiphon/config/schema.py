@@ -124,7 +124,9 @@ class UpstreamConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A server behind the gateway. If several serve a model, the first gets its requests."""
 
     name: Annotated[str, Meta(description="Its name in logs and `/v1/models`.")]
-    dialect: Annotated[ServerDialectName, Meta(description="Its API: Chat Completions, Responses, Messages or Gemini.")]
+    dialect: Annotated[
+        ServerDialectName, Meta(description="Its API: Chat Completions, Responses, Messages, Gemini or Ollama's own.")
+    ]
     base_url: Annotated[
         str,
         Meta(

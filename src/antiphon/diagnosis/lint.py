@@ -58,6 +58,8 @@ def guess_dialect(request_body: dict[str, Any]) -> ServerDialectName:
     """Return the dialect in which a body is probably written."""
     if "contents" in request_body:
         return "gemini"
+    if isinstance(request_body.get("prompt"), str) or request_body.keys() & OLLAMA_ONLY_FIELDS:
+        return "ollama"
     if "messages" not in request_body:
         return "responses"
     tools = request_body.get("tools")
@@ -86,5 +88,7 @@ def _check_by_gateway(body: bytes, dialect: ServerDialectName, findings: Finding
 
 
 RULES_BY_ERROR_CODE: Final[dict[str, Rule]] = {"missing_field": "missing_field", "orphan_tool_output": "orphan_result"}
+#: `prompt` is a field of Responses too, as the object of a stored prompt.
+OLLAMA_ONLY_FIELDS: Final = frozenset({"options", "keep_alive", "think"})
 MESSAGES_ONLY_FIELDS: Final = frozenset({"system", "stop_sequences", "thinking", "output_config"})
 MESSAGES_BLOCK_TYPES: Final = (b'"tool_use"', b'"tool_result"', b'"thinking"')

@@ -135,9 +135,9 @@ def _findings_for_paths(located_values: list[tuple[str, Any]], rule: Rule, findi
 SERVER_POINTS_TO: Final = "the server points to it"
 MAX_DEPTH: Final = 8
 # `messages.0.content: …`, `'contents[0].parts'`, `"input[1].id"`, `GenerateContentRequest.tools[0].x: …`,
-# `Unknown name "x"`.
+# `Unknown name "x"`. Servers written in Go begin an error with the name of the package that decodes.
 SERVER_PATH: Final = re.compile(
-    r"^([a-z_]++(?:\.[\w$-]++)*+):\s"
+    r"^(?!json:|time:)([a-z_]++(?:\.[\w$-]++)*+):\s"
     r"|[`'\"]([a-z_]\w*+(?:\[\d++\]|\.\w++)++)[`'\"]"
     r"|(?<![\w.\[\]])GenerateContentRequest\.([\w.\[\]]++):"
     r"|\b((?:input|messages|contents|tools)(?:\[\d++\]|\.\d++)(?:\[[\w$]++\]|\.[\w$]++)*+)"

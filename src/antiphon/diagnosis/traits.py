@@ -152,6 +152,14 @@ def _find_gemini_traits(body: dict[str, Any], iter_objects: ObjectIterator) -> I
             yield "json_and_functions", "generationConfig.responseMimeType"
 
 
+def _find_ollama_traits(body: dict[str, Any], iter_objects: ObjectIterator) -> Iterator[tuple[str, str]]:
+    for path, message in iter_objects(body.get("messages"), "messages"):
+        if message.get("images"):
+            yield "images", f"{path}.images"
+    if body.get("think") in ("low", "high", "max"):
+        yield "think_levels", "think"
+
+
 def _find_message_traits(message: dict[str, Any], path: str, iter_objects: ObjectIterator) -> Iterator[tuple[str, str]]:
     """Yield the traits that messages of several dialects share."""
     if message.get("role") == "developer":
@@ -177,6 +185,7 @@ TRAIT_FINDERS: Final[dict[ServerDialectName, Callable[[dict[str, Any], ObjectIte
     "responses": _find_responses_traits,
     "messages": _find_messages_traits,
     "gemini": _find_gemini_traits,
+    "ollama": _find_ollama_traits,
 }
 TRAIT_KINDS: Final[dict[str, TraitKind]] = {
     "developer": _trait_kind(
@@ -311,6 +320,7 @@ TRAIT_KINDS: Final[dict[str, TraitKind]] = {
         'wire.thinking = "level"',
         'wire.thinking = "none"',
     ),
+    "think_levels": _trait_kind("reasoning", "not every model takes a level of thinking", r"think", "wire.levels = []"),
     "hosted_and_functions": _trait_kind(
         "combination",
         "older models take functions or tools of the server's own, not both",

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, Protocol
 from msgspec import Struct
 
 from antiphon import sse
+from antiphon.dialects.common.json_lines import JsonLinesDecoder
 from antiphon.dialects.common.refused_reasoning import RefusedPart
 from antiphon.errors import ApiError
 from antiphon.protocol.events import StreamEvent, TextRun
@@ -19,7 +20,7 @@ from antiphon.protocol.output_limits import OutputLimits
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
 
-ServerDialectName = Literal["chat", "responses", "messages", "gemini"]
+ServerDialectName = Literal["chat", "responses", "messages", "gemini", "ollama"]
 ClientDialectName = ServerDialectName | Literal["vscode"]
 DialectName = ClientDialectName | Literal["agent_log"]
 #: How the events of a stream are divided: server-sent events, or one JSON value in each line.
@@ -56,6 +57,16 @@ class EventsFromHub(Protocol):
     def finish(self) -> bytes: ...
 
 
+class FrameDecoder(Protocol):
+    """Decodes the bytes of a stream, in any pieces, to frames."""
+
+    def feed(self, data: bytes) -> list[sse.Frame]: ...
+
+    def finish(self) -> list[sse.Frame]: ...
+
+
+FRAME_DECODERS: Final[dict[Framing, Callable[[], FrameDecoder]]] = {"sse": sse.Decoder, "json_lines": JsonLinesDecoder}
+
 # `text_run` of a reader or a writer that accepts many text deltas at once.
 TextRunToHub = Callable[[list[sse.Frame], int], tuple[TextRun | None, int]]
 TextRunFromHub = Callable[[TextRun], bytes]
@@ -78,6 +89,8 @@ class ServerDialect(Struct, frozen=True, kw_only=True):
     #: The end of the base URL if a user gives only the host.
     base_path: str = "/v1"
     framing: Framing = "sse"
+    #: The content type of streams.
+    stream_type: str = "text/event-stream"
     #: The path of the endpoint that counts tokens, and its body for a turn and a model.
     count_path: str = ""
     count_request: Callable[[bytes, str], bytes] | None = None

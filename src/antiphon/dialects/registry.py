@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Final, cast, get_args
 
-from antiphon.dialects import agent_log, chat, gemini, messages, responses, vscode
+from antiphon.dialects import agent_log, chat, gemini, messages, ollama, responses, vscode
 from antiphon.dialects.chat.wire import ChatWire
 from antiphon.dialects.dialect import (
     ClientDialect,
@@ -17,9 +17,10 @@ from antiphon.dialects.dialect import (
 )
 from antiphon.dialects.gemini.wire import GeminiWire
 from antiphon.dialects.messages.wire import MessagesWire
+from antiphon.dialects.ollama.wire import OllamaWire
 from antiphon.dialects.responses.wire import ResponsesWire
 
-Wire = ChatWire | ResponsesWire | MessagesWire | GeminiWire
+Wire = ChatWire | ResponsesWire | MessagesWire | GeminiWire | OllamaWire
 
 
 def _server(package: Any, **facts: Any) -> ServerDialect:
@@ -137,6 +138,33 @@ GEMINI: Final = Dialect(
         count_field="totalTokens",
     ),
 )
+OLLAMA: Final = Dialect(
+    name="ollama",
+    title="Ollama",
+    server=_server(
+        ollama,
+        path="/api/chat",
+        models_path="/api/tags",
+        base_path="",
+        framing="json_lines",
+        stream_type="application/x-ndjson",
+        wire_type=OllamaWire,
+        default_profile="ollama-native",
+        accepts_unsealed_reasoning=True,
+        response_fields=frozenset({"done", "error"}),
+    ),
+    client=_client(
+        "ollama",
+        ollama,
+        turn_paths=("/api/chat", "/api/generate"),
+        path_prefixes=("/api/",),
+        request_at_path=ollama.request_at_path,
+        framing="json_lines",
+        keepalive=b" ",  # its clients decode every line, blank ones too, but ignore white space before a value
+        model_from_hub=ollama.model_from_hub,
+        models_from_hub=ollama.models_from_hub,
+    ),
+)
 VSCODE: Final = Dialect(
     name="vscode",
     title="VS Code's language models",
@@ -153,7 +181,7 @@ VSCODE: Final = Dialect(
 AGENT_LOG: Final = Dialect(name="agent_log", title="Logs of command-line agents", log_to_hub=agent_log.EventsToHub)
 
 DIALECTS: Final[dict[DialectName, Dialect]] = {
-    dialect.name: dialect for dialect in (CHAT, RESPONSES, MESSAGES, GEMINI, VSCODE, AGENT_LOG)
+    dialect.name: dialect for dialect in (CHAT, RESPONSES, MESSAGES, GEMINI, OLLAMA, VSCODE, AGENT_LOG)
 }
 SERVER_DIALECTS: Final = {
     cast(ServerDialectName, name): dialect.server for name, dialect in DIALECTS.items() if dialect.server is not None

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from antiphon.dialects.dialect import EventsToHub
+from antiphon.dialects.dialect import EventsToHub, Framing
 from antiphon.errors import ApiError, ClientFault
 from antiphon.gateway.compactor import CompactionResult, Compactor, add_usage, compaction_usage
 from antiphon.gateway.preparation import PreparedRequest, prepare_request
@@ -109,11 +109,10 @@ class ManagedTurn(UpstreamTurn):
         return await super().send_request(transport)
 
     def make_reader(self) -> StreamReader:
+        dialect = self.target.upstream.server_dialect
         wire = self.target.upstream.profile.wire
-        to_hub = self.target.upstream.server_dialect.events_to_hub(
-            self.prepared.upstream_request, self.initial_response, self._stamps, wire
-        )
-        return PrefixedStreamReader(to_hub, lambda: self._compaction, self._limits)
+        to_hub = dialect.events_to_hub(self.prepared.upstream_request, self.initial_response, self._stamps, wire)
+        return PrefixedStreamReader(to_hub, lambda: self._compaction, self._limits, dialect.framing)
 
     async def read_body(self, answer: UpstreamResponse, limit: int | None = None) -> bytes:
         return b"" if isinstance(answer, EmptyResponse) else await super().read_body(answer, limit)
@@ -166,9 +165,13 @@ class PrefixedStreamReader(StreamReader):
     later indexes and sequence numbers."""
 
     def __init__(
-        self, to_hub: EventsToHub, get_compaction: Callable[[], CompactionResult | None], limits: OutputLimits
+        self,
+        to_hub: EventsToHub,
+        get_compaction: Callable[[], CompactionResult | None],
+        limits: OutputLimits,
+        framing: Framing = "sse",
     ) -> None:
-        super().__init__(to_hub, limits)
+        super().__init__(to_hub, limits, framing)
         self._get_compaction = get_compaction
         self._has_sent_item = False
 

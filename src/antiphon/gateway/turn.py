@@ -142,11 +142,10 @@ class UpstreamTurn:
         return self._trace is None and getattr(self._answer, "is_complete", False)
 
     def make_reader(self) -> StreamReader:
+        dialect = self.target.upstream.server_dialect
         wire = self.target.upstream.profile.wire
-        to_hub = self.target.upstream.server_dialect.events_to_hub(
-            self.prepared.upstream_request, self.initial_response, self._stamps, wire
-        )
-        return StreamReader(to_hub, self._limits)
+        to_hub = dialect.events_to_hub(self.prepared.upstream_request, self.initial_response, self._stamps, wire)
+        return StreamReader(to_hub, self._limits, dialect.framing)
 
     def make_pipe(
         self,

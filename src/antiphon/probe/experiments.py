@@ -8,7 +8,18 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from antiphon.dialects.dialect import ServerDialectName
-from antiphon.probe import chat, chat_steps, gemini, gemini_steps, messages, messages_steps, responses, responses_steps
+from antiphon.probe import (
+    chat,
+    chat_steps,
+    gemini,
+    gemini_steps,
+    messages,
+    messages_steps,
+    ollama,
+    ollama_steps,
+    responses,
+    responses_steps,
+)
 from antiphon.probe.draft import ProfileDraft, Verdicts
 from antiphon.probe.finding import Body, Step
 from antiphon.probe.samples import TextForm
@@ -46,4 +57,5 @@ EXPERIMENTS: Final[dict[ServerDialectName, DialectExperiments]] = {
     "chat": DialectExperiments(steps=chat_steps, conclude=chat.conclude),
     "messages": DialectExperiments(steps=messages_steps, conclude=messages.conclude),
     "gemini": DialectExperiments(steps=gemini_steps, conclude=gemini.conclude),
+    "ollama": DialectExperiments(steps=ollama_steps, conclude=ollama.conclude),
 }

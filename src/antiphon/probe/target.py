@@ -12,10 +12,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon import __version__, sse
+from antiphon import __version__
 from antiphon.config import Timeouts
 from antiphon.dialects.common.upstream_errors import retry_after
-from antiphon.dialects.dialect import ServerDialectName
+from antiphon.dialects.dialect import FRAME_DECODERS, ServerDialectName
 from antiphon.dialects.registry import SERVER_DIALECTS
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.probe.finding import Evidence, Verdict, excerpt
@@ -166,9 +166,10 @@ class ServerConnection:
             )
         if not is_turn:
             return ProbeResult("accepted", f"{status}", evidence, body=body)
-        if streams and content_type != "text/event-stream":
+        stream_type = SERVER_DIALECTS[self.target.dialect].stream_type
+        if streams and content_type != stream_type:
             return ProbeResult(
-                "refused", f"expected text/event-stream, got {content_type or 'no content type'}", evidence, body=body
+                "refused", f"expected {stream_type}, got {content_type or 'no content type'}", evidence, body=body
             )
         try:
             response = self._decode_stream(body) if streams else self._decode_body(body)
@@ -198,10 +199,9 @@ class ServerConnection:
 
     def _decode_stream(self, body: bytes) -> Response:
         request = Request(model=self.target.model, stream=True)
-        reader = SERVER_DIALECTS[self.target.dialect].events_to_hub(
-            request, _initial_response(request), SYSTEM_STAMPS, self.target.base.wire
-        )
-        frames = sse.Decoder()
+        dialect = SERVER_DIALECTS[self.target.dialect]
+        reader = dialect.events_to_hub(request, _initial_response(request), SYSTEM_STAMPS, self.target.base.wire)
+        frames = FRAME_DECODERS[dialect.framing]()
         fold = Fold()
         for frame in [*frames.feed(body), *frames.finish()]:
             for event in reader.feed(frame):

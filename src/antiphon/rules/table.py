@@ -8,7 +8,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from antiphon.dialects.dialect import ServerDialectName
-from antiphon.rules import chat, gemini, messages, responses
+from antiphon.rules import chat, gemini, messages, ollama, responses
 from antiphon.rules.report import Report
 from antiphon.rules.settings import check_fields, check_model
 
@@ -38,9 +38,15 @@ def _check_messages(body: dict[str, Any], report: Report) -> None:
     messages.check(body, report)
 
 
+def _check_ollama(body: dict[str, Any], report: Report) -> None:
+    ollama.check_model(body, report)
+    ollama.check(body, report)
+
+
 RULES: Final[dict[ServerDialectName, DialectRules]] = {
     "chat": DialectRules(check=_check_chat),
     "responses": DialectRules(check=_check_responses),
     "messages": DialectRules(check=_check_messages, has_server_paths=True),
     "gemini": DialectRules(check=gemini.check, has_server_paths=True),
+    "ollama": DialectRules(check=_check_ollama),
 }

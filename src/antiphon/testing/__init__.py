@@ -1,6 +1,6 @@
 """Strict, scripted fake servers of every dialect, for tests of programs that call a model, and for measurements.
 
-`ChatServer`, `ResponsesServer`, `MessagesServer` and `GeminiServer` listen on a loopback port and answer by a script, a
+`ChatServer`, `ResponsesServer`, `MessagesServer`, `GeminiServer` and `OllamaServer` listen on a loopback port and answer by a script, a
 list of replies: `ChatServer([turn(text("Hello"))])`. `antiphon.testing.fixtures` has pytest fixtures that start them.
 """
 
@@ -11,6 +11,8 @@ from antiphon.testing.gemini.server import GeminiServer
 from antiphon.testing.harness import FakeServer
 from antiphon.testing.messages.errors import messages_error
 from antiphon.testing.messages.server import MessagesServer
+from antiphon.testing.ollama.rules import ollama_error
+from antiphon.testing.ollama.server import OllamaServer
 from antiphon.testing.responses.server import ResponsesServer
 from antiphon.testing.script import (
     SSE_HEAD,
@@ -45,6 +47,7 @@ __all__ = [
     "GeminiLimits",
     "GeminiServer",
     "MessagesServer",
+    "OllamaServer",
     "ReceivedRequest",
     "Reply",
     "ResponsesServer",
@@ -57,6 +60,7 @@ __all__ = [
     "head",
     "interleaved",
     "messages_error",
+    "ollama_error",
     "pause",
     "raw",
     "reasoning",

@@ -12,12 +12,14 @@ from antiphon.testing.chat.server import ChatServer
 from antiphon.testing.gemini.server import GeminiServer
 from antiphon.testing.harness import FakeServer
 from antiphon.testing.messages.server import MessagesServer
+from antiphon.testing.ollama.server import OllamaServer
 from antiphon.testing.responses.server import ResponsesServer
 
 SERVERS: dict[ServerDialectName, Callable[..., FakeServer]] = {
     "chat": ChatServer,
     "gemini": GeminiServer,
     "messages": MessagesServer,
+    "ollama": OllamaServer,
     "responses": ResponsesServer,
 }
 STOP_SIGNALS = {signal.SIGINT, signal.SIGTERM}

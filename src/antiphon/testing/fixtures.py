@@ -17,6 +17,7 @@ from antiphon.testing.chat.server import ChatServer
 from antiphon.testing.gemini.server import GeminiServer
 from antiphon.testing.harness import FakeServer
 from antiphon.testing.messages.server import MessagesServer
+from antiphon.testing.ollama.server import OllamaServer
 from antiphon.testing.responses.server import ResponsesServer
 
 P = ParamSpec("P")
@@ -26,6 +27,7 @@ StartChatServer = Callable[..., ChatServer]
 StartResponsesServer = Callable[..., ResponsesServer]
 StartMessagesServer = Callable[..., MessagesServer]
 StartGeminiServer = Callable[..., GeminiServer]
+StartOllamaServer = Callable[..., OllamaServer]
 
 
 @pytest.fixture
@@ -53,6 +55,13 @@ def start_messages_server() -> Iterator[StartMessagesServer]:
 def start_gemini_server() -> Iterator[StartGeminiServer]:
     """Start a `GeminiServer`."""
     with _starter(GeminiServer) as start:
+        yield start
+
+
+@pytest.fixture
+def start_ollama_server() -> Iterator[StartOllamaServer]:
+    """Start an `OllamaServer`."""
+    with _starter(OllamaServer) as start:
         yield start
 
 

@@ -61,13 +61,21 @@ class ScriptEnded(Exception):
 class FakeServer:
     """Use it as `with ChatServer(script) as server:`. On exit it stops, and raises any exception of the script."""
 
-    def __init__(self, behavior: DialectBehavior, script: Script | None = None, *, port: int = 0) -> None:
+    def __init__(
+        self,
+        behavior: DialectBehavior,
+        script: Script | None = None,
+        *,
+        port: int = 0,
+        stream_type: str = "text/event-stream",
+    ) -> None:
         self.received: list[ReceivedRequest] = []
         #: The refusals of the strict rules. A test of a correct client ends with `assert not server.refusals`.
         self.refusals: list[PlainReply] = []
         self.port = port
         self._behavior = behavior
         self._script = script
+        self._stream_type = stream_type
         self._reply_index = 0
         self._condition = threading.Condition()
         self._connections: set[_Connection] = set()
@@ -250,7 +258,7 @@ class FakeServer:
             case ScriptedTurn():
                 is_stream = self._behavior.wants_stream(request) if reply.stream is None else reply.stream
                 if is_stream:
-                    return _stream_steps(reply, self._behavior.render_stream(reply, request))
+                    return _stream_steps(reply, self._behavior.render_stream(reply, request), self._stream_type)
                 body = self._behavior.render_body(reply, request)
                 answer = PlainReply(
                     status=200, body=body, headers={"content-type": "application/json", **reply.headers}
@@ -415,9 +423,9 @@ def _encode_head(status: int, headers: dict[str, str]) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
-def _stream_steps(turn: ScriptedTurn, steps: list[Step]) -> Iterator[Step]:
+def _stream_steps(turn: ScriptedTurn, steps: list[Step], stream_type: str) -> Iterator[Step]:
     """Send frames as chunks of a chunked body. The head is sent with the first bytes."""
-    head = _encode_head(200, {"content-type": "text/event-stream", "transfer-encoding": "chunked", **turn.headers})
+    head = _encode_head(200, {"content-type": stream_type, "transfer-encoding": "chunked", **turn.headers})
     for step in steps:
         match step:
             case bytes():

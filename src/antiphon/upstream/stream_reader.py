@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from antiphon import sse
-from antiphon.dialects.dialect import EventsToHub, TextRunToHub
+from antiphon.dialects.dialect import FRAME_DECODERS, EventsToHub, Framing, TextRunToHub
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.events import StreamEvent, TextRun
 from antiphon.protocol.losses import Losses
@@ -13,9 +13,14 @@ from antiphon.protocol.output_limits import OutputLimitExceeded, OutputLimits
 class StreamReader:
     """Decodes one stream."""
 
-    def __init__(self, to_hub: EventsToHub, limits: OutputLimits = OutputLimits()) -> None:  # noqa: B008
+    def __init__(
+        self,
+        to_hub: EventsToHub,
+        limits: OutputLimits = OutputLimits(),  # noqa: B008
+        framing: Framing = "sse",
+    ) -> None:
         self.was_cut_off = False  # the answer exceeded its limits
-        self._frames = sse.Decoder()
+        self._frames = FRAME_DECODERS[framing]()
         self._to_hub = to_hub
         to_hub.limit_output(limits)
         self._text_run: TextRunToHub | None = getattr(to_hub, "text_run", None)

@@ -32,6 +32,7 @@ from antiphon.protocol.request import Request, input_items
 from antiphon.testing.chat.server import ChatBehavior
 from antiphon.testing.gemini.server import GeminiBehavior
 from antiphon.testing.messages.server import MessagesBehavior
+from antiphon.testing.ollama.server import OllamaBehavior
 from antiphon.testing.responses.server import ResponsesBehavior
 from antiphon.testing.rules import ServerLimits
 
@@ -185,6 +186,7 @@ BY_DIALECT: Final[dict[str, Callable[[Json], list[Sent]]]] = {
     "responses": _results_in_responses,
     "messages": _results_in_blocks,
     "gemini": _results_in_gemini,
+    "ollama": _results_in_chat,
 }
 BY_PROFILE: Final[dict[str, Callable[[Json], list[Sent]]]] = {
     "ccr-tool-result": _results_in_blocks,
@@ -196,6 +198,7 @@ STRICT: Final[dict[str, Any]] = {
     "responses": ResponsesBehavior(ServerLimits(strict_fields=True)),
     "messages": MessagesBehavior(),
     "gemini": GeminiBehavior(),
+    "ollama": OllamaBehavior(),
 }
 PROFILES: Final = {name: load_profile(name) for name in profile_names()}
 MODELS: Final = {"anthropic": "claude-sonnet-4-6", "gemini": "gemini-2.5-flash", "google": "gemini-2.5-flash"}

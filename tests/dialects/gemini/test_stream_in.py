@@ -28,6 +28,7 @@ WORDS: dict[ClientDialectName, Callable[[str], tuple[str, bool]]] = {
     "messages": lambda _: ('"stop_reason":"max_tokens"', False),
     "gemini": lambda reason: (f'"finishReason":"{reason}"', True),
     "responses": lambda reason: (f'"incomplete_details":{{"reason":"{reason.lower()}"}}', True),
+    "ollama": lambda _: ('"done_reason":"length"', False),
     "vscode": lambda reason: (f'"reason":"{reason.lower()}"', True),
 }
 

@@ -227,6 +227,10 @@ EQUIVALENT_FIELDS: Final[dict[str, str]] = {
     "messages:stop_sequences": "stop",
     "gemini:stopSequences": "stop",
     "gemini:seed": "seed",
+    "ollama:stop": "stop",
+    "ollama:seed": "seed",
+    "ollama:top_k": "top_k",
+    "ollama:min_p": "min_p",
     "messages:top_k": "top_k",
     "gemini:topK": "top_k",
 }

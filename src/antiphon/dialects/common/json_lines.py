@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from antiphon import sse
 from antiphon.errors import UpstreamFault
 
 MAX_LENGTH: Final = 64 * 1024 * 1024
@@ -32,7 +33,7 @@ class JsonLines:
             self._rest_size += len(rest)
         if self._rest_size > self._max_length or any(len(line) > self._max_length for line in ends):
             raise UpstreamFault(
-                f"the agent wrote a line of more than {self._max_length} bytes", code="upstream_invalid_response"
+                f"the stream has a line of more than {self._max_length} bytes", code="upstream_invalid_response"
             )
         return [line for end in ends if (line := end.strip())]
 
@@ -41,6 +42,19 @@ class JsonLines:
         line = b"".join(self._rest).strip()
         self._rest.clear()
         return [line] if line else []
+
+
+class JsonLinesDecoder:
+    """Decodes JSON lines to frames, as `sse.Decoder` decodes server-sent events. Each line is a frame."""
+
+    def __init__(self) -> None:
+        self._lines = JsonLines()
+
+    def feed(self, data: bytes) -> list[sse.Frame]:
+        return [sse.Frame("", line) for line in self._lines.feed(data)]
+
+    def finish(self) -> list[sse.Frame]:
+        return [sse.Frame("", line) for line in self._lines.finish()]
 
 
 def escape_line_ends(data: bytes) -> bytes:

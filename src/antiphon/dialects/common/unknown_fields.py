@@ -42,6 +42,7 @@ REDUNDANT_FIELDS: Final = frozenset({"gemini:response"})
 #: Fields of one dialect, with the members that the gateway handles.
 HANDLED_FIELDS: Final = {
     "chat:stream_options": {"include_usage"},
+    "ollama:generate": set(),
     "messages:thinking": {"type", "budget_tokens"},
     "messages:output_config": {"effort"},
 }

@@ -250,4 +250,7 @@ EQUIVALENT_FIELDS: Final[dict[str, str]] = {
     "chat:seed": "seed",
     "chat:top_k": "topK",
     "messages:top_k": "topK",
+    "ollama:stop": "stopSequences",
+    "ollama:seed": "seed",
+    "ollama:top_k": "topK",
 }

@@ -228,8 +228,8 @@ RESERVED_FIELDS: Final = ("model", "messages", "max_tokens", "system", "tools", 
 BETA_FIELDS: Final = ("context_management", "mcp_servers", "compaction")
 #: The names of a field in `extra`, for clients of this dialect and of others.
 SPELLINGS: Final = {
-    "top_k": ("messages:top_k", "chat:top_k", "gemini:topK"),
-    "stop_sequences": ("messages:stop_sequences", "chat:stop", "gemini:stopSequences"),
+    "top_k": ("messages:top_k", "chat:top_k", "gemini:topK", "ollama:top_k"),
+    "stop_sequences": ("messages:stop_sequences", "chat:stop", "gemini:stopSequences", "ollama:stop"),
 }
 #: `auto` may use reserved capacity, as `priority` requests.
 TIER_OF_WORD: Final[dict[ServiceTier, str]] = {"auto": "auto", "default": "standard_only", "priority": "auto"}

@@ -296,7 +296,7 @@ def _without_field(request: Request, name: str, losses: Losses) -> Request:
 
 
 ENCRYPTED_REASONING: Final = "reasoning.encrypted_content"
-FOREIGN_PREFIXES: Final = ("chat:", "gemini:", "messages:")
+FOREIGN_PREFIXES: Final = ("chat:", "gemini:", "messages:", "ollama:")
 #: Hosted tools of the Messages API end in a date.
 FOREIGN_TOOL: Final = re.compile(r"(chat|gemini|messages):|[a-z0-9_]+_20\d{6}$|mcp_toolset$")
 FOREIGN_REASON: Final = "only servers of another API support it"

@@ -1,0 +1,37 @@
+"""Endpoints for Ollama clients besides turns and the list of models: one model, and the version."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from antiphon import __version__
+from antiphon.dialects import ollama
+from antiphon.errors import MissingField
+from antiphon.http.asgi import JSON
+from antiphon.http.exchange import Exchange
+from antiphon.ops.services import Services
+from antiphon.protocol import codec
+
+
+class ShowRequest(Struct, frozen=True):
+    """The name of a model, under its newer or its older name. Other fields are ignored."""
+
+    model: str | None = None
+    name: str | None = None
+
+
+async def show_ollama_model(services: Services, exchange: Exchange) -> None:
+    """Describes one available model, listed or not."""
+    request: ShowRequest = codec.decode_as(await exchange.read_body(services.max_body), ShowRequest)
+    name = request.model or request.name
+    if not name:
+        raise MissingField("model is missing: expected the name of a model", param="model")
+    services.routes.find(name)
+    await exchange.respond(200, [JSON], msgspec.json.encode(ollama.model_from_hub(name)))
+
+
+async def show_ollama_version(services: Services, exchange: Exchange) -> None:
+    """Shows the version of the gateway: some clients ask for one before their first turn."""
+    del services
+    await exchange.respond(200, [JSON], msgspec.json.encode({"version": __version__}))

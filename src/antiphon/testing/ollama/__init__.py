@@ -1,0 +1,1 @@
+"""The strict server of Ollama's own API."""
