@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.generate.chat_bodies import wires
 from tests.generate.conversations import requests
 
-from antiphon.dialects.chat.history_out import general_messages_from_hub, plain_messages
+from antiphon.dialects.chat.history_out import general_history_from_hub, plain_messages
 from antiphon.dialects.chat.wire import ChatWire, MessageOut
 from antiphon.dialects.common.tool_names import ToolNames
 from antiphon.errors import ApiError
@@ -24,7 +24,7 @@ from antiphon.protocol.request import Request, input_items
 def long_way(items: list[ItemParam], names: ToolNames, wire: ChatWire) -> tuple[list[MessageOut], list[Any]]:
     losses = Losses()
     try:
-        messages = general_messages_from_hub(items, names, wire, losses, [])
+        messages = general_history_from_hub(items, names, wire, losses, [])
     except ApiError as error:
         return [], [error]
     return messages, list(losses)

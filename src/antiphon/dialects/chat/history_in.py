@@ -54,7 +54,7 @@ from antiphon.protocol.items import (
 from antiphon.protocol.losses import Losses
 
 
-def messages_to_hub(messages: list[MessageIn], losses: Losses) -> InstructionsAndItems:
+def history_to_hub(messages: list[MessageIn], losses: Losses) -> InstructionsAndItems:
     """E-4: leading system text becomes `instructions`; all other messages become items."""
     items = _ItemCollector(messages, losses)
     instructions: list[str] = []

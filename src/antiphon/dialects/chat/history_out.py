@@ -36,14 +36,14 @@ from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request, input_items
 
 
-def messages_from_hub(
+def history_from_hub(
     request: Request, names: ToolNames, wire: ChatWire, losses: Losses, leading_system_texts: list[str]
 ) -> list[MessageOut]:
     """Return all messages. `leading_system_texts` become the first system message."""
     items = input_items(request)
     plain = plain_messages(items, names, wire)
     if plain is None:
-        return general_messages_from_hub(items, names, wire, losses, leading_system_texts)
+        return general_history_from_hub(items, names, wire, losses, leading_system_texts)
     return (
         [MessageOut(role="system", content="\n\n".join(leading_system_texts)), *plain]
         if leading_system_texts
@@ -51,7 +51,7 @@ def messages_from_hub(
     )
 
 
-def general_messages_from_hub(
+def general_history_from_hub(
     items: list[ItemParam], names: ToolNames, wire: ChatWire, losses: Losses, leading_system_texts: list[str]
 ) -> list[MessageOut]:
     """Return the messages of any conversation, in any order of items."""
@@ -79,7 +79,7 @@ def plain_messages(items: list[ItemParam], names: ToolNames, wire: ChatWire) -> 
         if type(turn) is not PlainCalls:
             messages.append(MessageOut(role="user" if turn.is_user else "assistant", content=turn.text))
             continue
-        if wire.missing_reasoning == "blank":  # every call needs reasoning, which only `general_messages_from_hub` adds
+        if wire.missing_reasoning == "blank":  # every call needs reasoning, which only `general_history_from_hub` adds
             return None
         calls = [_plain_tool_call(call, names) for call in turn.calls]
         messages.append(MessageOut(role="assistant", content=turn.text, tool_calls=calls))

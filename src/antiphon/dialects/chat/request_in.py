@@ -11,7 +11,7 @@ from typing import Final, TypeVar, get_args
 
 from msgspec import UNSET, Raw, UnsetType
 
-from antiphon.dialects.chat.history_in import messages_to_hub
+from antiphon.dialects.chat.history_in import history_to_hub
 from antiphon.dialects.chat.tools_in import tool_choice_to_hub, tools_to_hub
 from antiphon.dialects.chat.wire import (
     PREFIX,
@@ -47,7 +47,7 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
     if chat.n and chat.n > 1:
         raise UnsupportedParameter(f"n: expected 1, got {chat.n}: a response has one answer", param="n")
     losses = Losses()
-    conversation = messages_to_hub(chat.messages, losses)
+    conversation = history_to_hub(chat.messages, losses)
     extra = {PREFIX + name: raw for name, raw in (chat.extra or {}).items()}
     effort = _hub_value(chat.reasoning_effort, EFFORT_OF_WORD, "reasoning_effort", extra)
     verbosity = _hub_value(chat.verbosity, VERBOSITY_OF_WORD, "verbosity", extra)

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from antiphon.dialects.chat.forced_tools import ForcedTools
-from antiphon.dialects.chat.history_out import messages_from_hub
+from antiphon.dialects.chat.history_out import history_from_hub
 from antiphon.dialects.chat.tools_out import report_tool_loss, tool_choice_from_hub, tools_from_hub
 from antiphon.dialects.chat.wire import (
     PREFIX,
@@ -63,7 +63,7 @@ def request_from_hub(request: Request, wire: ChatWire = ChatWire()) -> tuple[byt
         if forced
         else _format_from_hub(request, wire, losses, system_texts)
     )
-    messages = messages_from_hub(request, names, wire, losses, system_texts)
+    messages = history_from_hub(request, names, wire, losses, system_texts)
     if not messages:
         raise InvalidValue("input: no content to send: expected at least one message with content", param="input")
     report_unsupported_fields(request, UNSUPPORTED_FIELDS, KNOWN_INCLUDES, losses)

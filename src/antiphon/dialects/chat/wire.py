@@ -275,7 +275,7 @@ class ToolCallIn(Shape, frozen=True, kw_only=True):
 
 
 class MessageIn(Shape, frozen=True, kw_only=True):
-    """A message of any role. `messages_to_hub` checks which fields the role needs."""
+    """A message of any role. `history_to_hub` checks which fields the role needs."""
 
     role: Literal["user", "assistant", "system", "developer", "tool", "function"]
     content: Text10M | list[PartIn] | None | UnsetType = UNSET

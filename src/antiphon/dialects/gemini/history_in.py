@@ -53,7 +53,7 @@ from antiphon.protocol.items import (
 from antiphon.protocol.losses import Losses
 
 
-def contents_to_hub(contents: list[ContentIn], losses: Losses) -> list[ItemParam]:
+def history_to_hub(contents: list[ContentIn], losses: Losses) -> list[ItemParam]:
     """The conversation as hub items."""
     items = _ItemCollector(contents, losses)
     for index, content in enumerate(contents):

@@ -16,7 +16,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from antiphon.dialects.common.effort import EFFORT_BUDGETS, EFFORT_OF_WORD, effort_of
 from antiphon.dialects.common.request_fields import LOGPROBS
-from antiphon.dialects.gemini.history_in import contents_to_hub, instructions_to_hub
+from antiphon.dialects.gemini.history_in import history_to_hub, instructions_to_hub
 from antiphon.dialects.gemini.schemas import schema_to_hub
 from antiphon.dialects.gemini.tools_in import native_tool_config, tool_choice_to_hub, tools_to_hub
 from antiphon.dialects.gemini.wire import (
@@ -62,7 +62,7 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
     request = Request(
         model=client_request.model.removeprefix("models/") if client_request.model else UNSET,
         instructions=instructions_to_hub(client_request, losses),
-        input=contents_to_hub(client_request.contents, losses),
+        input=history_to_hub(client_request.contents, losses),
         tools=tools_to_hub(client_request.tools or []),
         tool_choice=tool_choice_to_hub(client_request),
         text=TextParam(format=format) if format else UNSET,

@@ -33,7 +33,7 @@ from antiphon.protocol.items import FunctionCallParam, ItemParam, MessageParam, 
 from antiphon.protocol.losses import Losses
 
 
-def messages_to_hub(messages: list[MessageIn], choices: ChoicesIn, losses: Losses) -> InstructionsAndItems:
+def history_to_hub(messages: list[MessageIn], choices: ChoicesIn, losses: Losses) -> InstructionsAndItems:
     """A-6: the system prompt becomes `instructions`; later system messages keep their position."""
     prompts = system_prompts(messages, choices)
     split_items: list[ItemParam] = []

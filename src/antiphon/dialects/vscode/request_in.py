@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import UNSET, Raw, UnsetType
 
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
-from antiphon.dialects.vscode.history_in import messages_to_hub
+from antiphon.dialects.vscode.history_in import history_to_hub
 from antiphon.dialects.vscode.wire import ModelOptionsIn, OptionsIn, RequestIn, ToolIn
 from antiphon.protocol import codec
 from antiphon.protocol.losses import Losses
@@ -24,7 +24,7 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
     losses = Losses()
     report_unknown_fields(editor_request, "body", losses)
     report_unknown_fields(editor_request.choices, "choices", losses)
-    conversation = messages_to_hub(editor_request.messages, editor_request.choices, losses)
+    conversation = history_to_hub(editor_request.messages, editor_request.choices, losses)
     options = editor_request.options or OptionsIn()
     report_unknown_fields(options, "options", losses)
     model_options = options.model_options or ModelOptionsIn()
