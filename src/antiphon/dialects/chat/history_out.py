@@ -28,7 +28,7 @@ from antiphon.dialects.common.history import (
 )
 from antiphon.dialects.common.plain_history import PlainCalls, plain_history, plain_text
 from antiphon.dialects.common.tool_errors import mark_failure_in_text
-from antiphon.dialects.common.tool_names import ToolNames, ToolRef
+from antiphon.dialects.common.tool_names import ToolNames, key_of_call
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.protocol.content import Refusal
 from antiphon.protocol.items import FunctionCallParam, ItemParam, MessageParam, ReasoningParam
@@ -222,7 +222,7 @@ class _MessageWriter:
         )
 
     def _tool_call(self, call: ToolCallParam) -> ToolCallOut:
-        name = self._names.wire_name(ToolRef.from_call(call))
+        name = self._names.wire_name(key_of_call(call))
         if isinstance(call, FunctionCallParam):
             # Models that call a function without parameters may write nothing at all; servers want JSON.
             return ToolCallOut(id=call.call_id, function=FunctionOut(name=name, arguments=call.arguments or "{}"))

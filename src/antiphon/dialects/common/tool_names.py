@@ -30,7 +30,7 @@ ILLEGAL_CHARACTERS: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 ToolKind = Literal["function", "custom"]
-_Key = tuple[ToolKind, str, str | None]  # the fields of a `ToolRef` as a tuple, which is faster
+ToolKey = tuple[ToolKind, str, str | None]  # the fields of a `ToolRef` as a tuple, which is faster
 
 
 class ToolRef(NamedTuple):
@@ -45,18 +45,13 @@ class ToolRef(NamedTuple):
         """The tool that a choice names."""
         return cls("custom" if type(choice) is SpecificCustom else "function", choice.name, choice.namespace or None)
 
-    @classmethod
-    def from_call(cls, call: FunctionCallParam | CustomToolCallParam) -> ToolRef:
-        """The tool that a call names."""
-        return cls("custom" if isinstance(call, CustomToolCallParam) else "function", call.name, call.namespace or None)
-
 
 class ToolNames:
     """The map between tools of the hub and flat function names, in both directions."""
 
     def __init__(self) -> None:
-        self._wire_names: dict[_Key, str] = {}
-        self._key_of_name: dict[str, _Key] = {}
+        self._wire_names: dict[ToolKey, str] = {}
+        self._key_of_name: dict[str, ToolKey] = {}
 
     @classmethod
     def for_request(cls, request: Request) -> ToolNames:
@@ -69,7 +64,7 @@ class ToolNames:
     @classmethod
     def _for_tools(cls, tools: list[ToolParam]) -> ToolNames:
         names = cls()
-        illegal_or_taken: list[_Key] = []
+        illegal_or_taken: list[ToolKey] = []
         for key in [key for tool in tools for key in _keys_of(tool)]:
             _, name, namespace = key
             if namespace is None and LEGAL_NAME.fullmatch(name) and names._key_of_name.setdefault(name, key) == key:
@@ -80,7 +75,7 @@ class ToolNames:
             names._add_flat_name(key)
         return names
 
-    def wire_name(self, ref: ToolRef | _Key) -> str:
+    def wire_name(self, ref: ToolRef | ToolKey) -> str:
         """The name sent for a tool. A tool that is not offered (of an old call) keeps its own name, made legal."""
         return self._wire_names.get(ref) or _flat_name(ref)
 
@@ -94,11 +89,16 @@ class ToolNames:
         key = self._key_of_name.get(sent_name)
         return ToolRef(*key) if key else ToolRef("function", sent_name)
 
-    def _add_flat_name(self, key: _Key) -> None:
+    def _add_flat_name(self, key: ToolKey) -> None:
         name, mark = _flat_name(key), repr(key)
         while self._key_of_name.setdefault(name, key) != key:  # two tools, one flat name
             name, mark = _shorten_name(name, mark), mark + "'"
         self._wire_names[key] = name
+
+
+def key_of_call(call: FunctionCallParam | CustomToolCallParam) -> ToolKey:
+    """The tool that a call names."""
+    return "custom" if isinstance(call, CustomToolCallParam) else "function", call.name, call.namespace or None
 
 
 def has_additional_tools(request: Request) -> bool:
@@ -115,7 +115,7 @@ def tools_of_request(request: Request) -> list[ToolParam]:
     return tools
 
 
-def _keys_of(tool: ToolParam) -> list[_Key]:
+def _keys_of(tool: ToolParam) -> list[ToolKey]:
     """The keys of all tools that can be called if `tool` is offered."""
     match tool:
         case FunctionToolParam():
@@ -128,7 +128,7 @@ def _keys_of(tool: ToolParam) -> list[_Key]:
             return []
 
 
-def _flat_name(key: _Key) -> str:
+def _flat_name(key: ToolKey) -> str:
     _, name, namespace = key
     full_name = f"{namespace}{NAMESPACE_SEPARATOR}{name}" if namespace else name
     return (

@@ -30,7 +30,7 @@ from antiphon.dialects.common.history import (
 )
 from antiphon.dialects.common.plain_history import PlainCalls, plain_history
 from antiphon.dialects.common.tool_errors import is_failed, tool_error_text, without_error_mark
-from antiphon.dialects.common.tool_names import ToolRef
+from antiphon.dialects.common.tool_names import key_of_call
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.gemini.content_out import AnyPartOut, ContentFromHub
 from antiphon.dialects.gemini.tools_out import GeminiToolNames
@@ -274,7 +274,7 @@ class _ContentWriter:
             )
             signature = self._missing_signature
         call_out = FunctionCallOut(
-            name=self._names.wire_name(ToolRef.from_call(call)), args=self._arguments(call, path), id=self._id(call)
+            name=self._names.wire_name(key_of_call(call)), args=self._arguments(call, path), id=self._id(call)
         )
         return PartOut(function_call=call_out, thought_signature=signature or UNSET)
 
@@ -314,7 +314,7 @@ class _ContentWriter:
         has_failed = is_failed(output.item)
         response = {"error": text or tool_error_text("")} if has_failed or text == NO_RESULT else {"output": text}
         return FunctionResponseOut(
-            name=self._names.wire_name(ToolRef.from_call(call)),
+            name=self._names.wire_name(key_of_call(call)),
             response=native_response if native_response is not None else response,
             id=self._id(call),
             parts=result_media or UNSET,

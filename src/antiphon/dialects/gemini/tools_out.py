@@ -18,7 +18,7 @@ from antiphon.dialects.common.narrowing import Narrowing, narrow_schema
 from antiphon.dialects.common.offered_tools import ToolsByName, tools_with_paths
 from antiphon.dialects.common.placeholders import type_of
 from antiphon.dialects.common.schema_budget import SchemaBudget
-from antiphon.dialects.common.tool_names import MAX_NAME_LENGTH, ToolNames, ToolRef
+from antiphon.dialects.common.tool_names import MAX_NAME_LENGTH, ToolKey, ToolNames, ToolRef
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.gemini.wire import (
     PREFIX,
@@ -171,9 +171,9 @@ class GeminiToolNames:
             _with_prefix(name): name for name in self._names.wire_names if not VALID_FIRST_CHARACTER.match(name)
         }
 
-    def wire_name(self, ref: ToolRef | tuple[str, str, str | None]) -> str:
+    def wire_name(self, ref: ToolRef | ToolKey) -> str:
         """The name that the server gets for a tool."""
-        name = self._names.wire_name(ref)  # type: ignore[arg-type]  # a plain tuple is cheaper to build than a ToolRef
+        name = self._names.wire_name(ref)
         return name if VALID_FIRST_CHARACTER.match(name) else _with_prefix(name)
 
     def original_tool(self, sent_name: str) -> ToolRef:

@@ -19,7 +19,7 @@ from antiphon.dialects.common.call_arguments import arguments_as_object
 from antiphon.dialects.common.event_ordering import EventSequencer
 from antiphon.dialects.common.placeholders import type_of
 from antiphon.dialects.common.reasoning_texts import TEXT_PART, ReasoningParagraphs, reasoning_texts
-from antiphon.dialects.common.tool_names import ToolNames, ToolRef
+from antiphon.dialects.common.tool_names import ToolNames, key_of_call
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.messages.content_out import citation_from_hub
 from antiphon.dialects.messages.response_wire import (
@@ -191,9 +191,9 @@ class AnswerFromHub:
         self._is_streamed = False
         match item:
             case FunctionCall():
-                return self._open_call(item, self._names.wire_name(ToolRef.from_call(item)))
+                return self._open_call(item, self._names.wire_name(key_of_call(item)))
             case CustomToolCall():
-                name = self._names.wire_name(ToolRef.from_call(item))
+                name = self._names.wire_name(key_of_call(item))
                 return [
                     *self._open_call(item, name),
                     self._block_delta(InputJsonDeltaOut(partial_json=freeform_tools.ARGUMENTS_PREFIX)),

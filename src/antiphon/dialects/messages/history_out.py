@@ -29,7 +29,7 @@ from antiphon.dialects.common.history import (
 from antiphon.dialects.common.placeholders import type_of
 from antiphon.dialects.common.plain_history import PlainCalls, plain_history
 from antiphon.dialects.common.tool_errors import IS_ERROR, is_failed, tool_error_text, without_error_mark
-from antiphon.dialects.common.tool_names import ToolNames, ToolRef
+from antiphon.dialects.common.tool_names import ToolNames, key_of_call
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.messages.content_out import ContentFromHub, block_text, block_to_dict, replace_text
 from antiphon.dialects.messages.wire import (
@@ -304,7 +304,7 @@ class _MessageWriter:
             arguments = arguments_or_wrapper(call.arguments, placed.path, self._losses)
         else:
             arguments = Raw(freeform_tools.wrap_input(call.input).encode())
-        name = self._names.wire_name(ToolRef.from_call(call))
+        name = self._names.wire_name(key_of_call(call))
         block = ToolUseBlock(id=self._assign_wire_id(call.call_id), name=name, input=arguments)
         return self._content.with_fields(block, call, placed.path, CALL_FIELDS)
 

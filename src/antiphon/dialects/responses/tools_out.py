@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from antiphon.dialects.common import freeform_tools
 from antiphon.dialects.common.offered_tools import ToolsByName, flatten_tools
 from antiphon.dialects.common.placeholders import type_of
-from antiphon.dialects.common.tool_names import ToolNames, ToolRef
+from antiphon.dialects.common.tool_names import ToolNames, ToolRef, key_of_call
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.protocol.items import (
     AdditionalTools,
@@ -64,12 +64,12 @@ class FlatTools:
                 self._offer_tools(item.tools, f"{path}.tools")
                 return None
             case FunctionCallParam():
-                name = self._names.wire_name(ToolRef.from_call(item))
+                name = self._names.wire_name(key_of_call(item))
                 return replace(item, name=name, namespace=UNSET)
             case CustomToolCallParam():
                 return FunctionCallParam(
                     call_id=item.call_id,
-                    name=self._names.wire_name(ToolRef.from_call(item)),
+                    name=self._names.wire_name(key_of_call(item)),
                     arguments=freeform_tools.wrap_input(item.input),
                     id=item.id,
                     status=item.status,
