@@ -194,7 +194,7 @@ class EventsToHub(StreamToHub):
 
     def _read_delta(self, event: EventIn, frame: sse.Frame) -> None:
         delta = event.delta or DeltaIn()
-        if delta.type is None or delta.type in KNOWN_DELTAS:
+        if delta.type is None or delta.type in DELTA_TYPES:
             self._answer.add_delta(event.index, delta)
         else:
             self._answer.add_unknown_delta(event.index, delta.type, frame.data)
@@ -301,7 +301,7 @@ def _decode_bare_error(frame: sse.Frame) -> Any:
         return None
 
 
-KNOWN_DELTAS: Final = frozenset(
+DELTA_TYPES: Final = frozenset(
     {"text_delta", "thinking_delta", "signature_delta", "input_json_delta", "citations_delta"}
 )
 TIER_OF_WORD: Final[dict[str, str]] = {"standard": "default"}
