@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from msgspec import Struct
 
 from antiphon.dialects.dialect import ServerDialectName
 
 Kind = Literal["whole", "stream", "error"]
+#: The dialects that recordings are played in.
+DIALECTS: Final[tuple[ServerDialectName, ...]] = ("chat", "responses", "messages", "gemini")
 
 
 class Recording(Struct, frozen=True, kw_only=True):

@@ -9,9 +9,7 @@ from typing import Final
 from msgspec import Struct
 from tests.recorded_traffic.classes import DifferenceClass, classify
 from tests.recorded_traffic.difference import Difference, Finding
-from tests.recorded_traffic.recording import Recording, Skipped
-
-from antiphon.dialects.registry import SERVER_DIALECT_NAMES
+from tests.recorded_traffic.recording import DIALECTS, Recording, Skipped
 
 MIN_PLAYED: Final = 1000
 KINDS: Final = ("whole", "stream", "error")
@@ -86,7 +84,7 @@ def _file_of(source: str) -> str:
 def _played_section(recordings: Sequence[Recording]) -> str:
     counts = Counter((recording.dialect, recording.kind) for recording in recordings)
     lines = [f"played: {len(recordings)}", f"  {'':10}" + "".join(f"{kind:>8}" for kind in KINDS) + f"{'all':>8}"]
-    for dialect in SERVER_DIALECT_NAMES:
+    for dialect in DIALECTS:
         numbers = [counts[dialect, kind] for kind in KINDS]
         lines.append(f"  {dialect:10}" + "".join(f"{number:8}" for number in [*numbers, sum(numbers)]))
     lines.append(f"  without a recorded request: {sum(recording.request is None for recording in recordings)}")

@@ -11,10 +11,9 @@ from tests.recorded_traffic.checks import Checker
 from tests.recorded_traffic.difference import Finding
 from tests.recorded_traffic.plain import plain_answer, plain_request
 from tests.recorded_traffic.play import ClientRequest, Player, UpstreamAnswer
-from tests.recorded_traffic.recording import Recording
+from tests.recorded_traffic.recording import DIALECTS, Recording
 
 from antiphon.dialects.dialect import ServerDialectName
-from antiphon.dialects.registry import SERVER_DIALECT_NAMES
 
 
 def play_all(recordings: Sequence[Recording], processes: int = 2) -> list[Finding]:
@@ -39,10 +38,10 @@ async def play_recordings(recordings: Sequence[Recording]) -> list[Finding]:
 
 async def _play(player: Player, recording: Recording) -> list[Finding]:
     findings: list[Finding] = []
-    for client in SERVER_DIALECT_NAMES:
+    for client in DIALECTS:
         findings += await _play_answer(player, recording, client)
     if recording.request is not None and not recording.is_error:
-        for server in SERVER_DIALECT_NAMES:
+        for server in DIALECTS:
             if server != recording.dialect:
                 findings += await _play_request(player, recording, server)
     return findings

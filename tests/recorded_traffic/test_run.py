@@ -13,11 +13,10 @@ from tests.recorded_traffic.classes import CONTENT
 from tests.recorded_traffic.difference import Difference, Finding
 from tests.recorded_traffic.plain import ANSWERS, STREAMS, plain_request
 from tests.recorded_traffic.play import ClientRequest, Outcome, Player, UpstreamAnswer
-from tests.recorded_traffic.recording import Recording
+from tests.recorded_traffic.recording import DIALECTS, Recording
 from tests.recorded_traffic.run import cut_at_odd_bytes, play_recordings, profile_of
 
 from antiphon.dialects.dialect import ServerDialectName
-from antiphon.dialects.registry import SERVER_DIALECT_NAMES
 from antiphon.protocol.losses import Loss
 
 #: The SDKs start a process to learn the platform.
@@ -46,7 +45,7 @@ def play(*recordings: Recording) -> list[Finding]:
 
 
 @pytest.mark.parametrize("is_stream", [False, True], ids=["whole", "stream"])
-@pytest.mark.parametrize("dialect", SERVER_DIALECT_NAMES)
+@pytest.mark.parametrize("dialect", DIALECTS)
 def test_plain_recording_keeps_its_content_in_all_directions(dialect: ServerDialectName, is_stream: bool) -> None:
     checks = {finding.difference.check for finding in play(recording(dialect, is_stream=is_stream))}
     assert checks.isdisjoint({*CONTENT, "usage", "losses", "error", "refused", "sdk", "grammar"})
