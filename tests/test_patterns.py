@@ -55,7 +55,7 @@ ENOUGH: Final = 0.001  # seconds
 IN_FUNCTIONS: Final = {
     "antiphon.ops.metrics.Metrics.register_paths": "made of the routes' own paths, once",
     "antiphon.trace.redactor._key_pattern": "made of the keys that a trace must not have",
-    "antiphon.diagnosis.traits._kind": "called for globals of its module, and these are found",
+    "antiphon.diagnosis.traits._trait_kind": "called for globals of its module, and these are found",
     "antiphon.rules.messages.models._model": "called for globals of its module, and these are found",
 }
 WAY_OF: Final = {
@@ -255,7 +255,7 @@ def test_patterns_of_every_kind_of_place_are_discovered() -> None:
     assert {
         "antiphon.redaction.KEY",  # a global
         "antiphon.dialects.common.refused_reasoning.REASONING[]",  # in a tuple
-        "antiphon.diagnosis.refusal.MEANINGS[][]",  # in a tuple of tuples
+        "antiphon.diagnosis.refusal.RULE_EXPRESSIONS[][]",  # in a tuple of tuples
         "antiphon.diagnosis.traits.TRAIT_KINDS[][]",  # in a struct in a dictionary
         "antiphon.protocol.tools.Meta",  # of msgspec
     } <= names

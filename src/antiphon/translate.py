@@ -1,6 +1,6 @@
 """Translates requests, responses and streams between dialects, without a network. The gateway makes the same calls.
 
-A dialect is `chat`, `responses`, `messages` or `gemini`. A profile describes the server: the one that receives a
+A dialect is `chat`, `responses`, `messages`, `gemini` or `ollama`. A profile describes the server: the one that receives a
 request, or the one that sent an answer. Without a profile, a server of the dialect without special rules is assumed.
 
 Example:
