@@ -31,6 +31,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 LIMIT: Final = 20.0  # seconds
+PAUSE: Final = 1.0  # seconds
 BODY: Final = {"model": "mock-n16", "input": "Say hello."}
 # Starts the gateway. SIGUSR1 begins to record the file of every call, SIGUSR2 writes the records to a file.
 LAUNCHER: Final = """
@@ -104,6 +105,7 @@ def _measure(server: Server, run_turn: Callable[[Server], None]) -> Walk:
     file = server.folder / "calls"
     for _ in range(2):
         run_turn(server)
+    time.sleep(PAUSE)  # the log and the metrics of earlier turns are written later
     file.unlink(missing_ok=True)
     os.kill(server.pid, signal.SIGUSR1)
     _wait_until(file.exists)

@@ -6,8 +6,7 @@ import itertools
 
 import pytest
 
-from antiphon.dialects.common.sendable_names import SendableCalls
-from antiphon.dialects.common.tool_names import ToolRef
+from antiphon.dialects.common.tool_names import SendableCalls, ToolRef
 from antiphon.protocol.losses import Losses
 
 

@@ -26,11 +26,10 @@ from antiphon.dialects.chat.response_wire import (
 )
 from antiphon.dialects.chat.wire import ChatWire
 from antiphon.dialects.common.freeform_tools import FreeformInput
-from antiphon.dialects.common.sendable_names import SendableCalls
 from antiphon.dialects.common.stream_to_hub import StreamOutcome
 from antiphon.dialects.common.surrogates import SURROGATE_LOSS, SurrogateJoiner
 from antiphon.dialects.common.think_tags import TextPiece, ThinkSplitter
-from antiphon.dialects.common.tool_names import ToolNames
+from antiphon.dialects.common.tool_names import SendableCalls, ToolNames
 from antiphon.errors import ClientFault
 from antiphon.protocol.codec import decode_as
 from antiphon.protocol.content import Annotation, LogProb, TopLogProb
@@ -60,13 +59,13 @@ class AnswerToHub:
         self._think_splitter = None if splitter.is_settled else splitter
         self._pending_logprobs: list[LogProb] = []
         self._surrogates: SurrogateJoiner | None = None
-        self._calls = CallTracker()
+        self._calls: CallTracker | None = None  # created with the first call
         self._sendable_calls = SendableCalls("tool_calls", losses, new_id)
         self._chunk_count = 0
         self._item_count = 0
         self._message_key: int | None = None
         self._reasoning_key: int | None = None
-        self._reasoning_collector = ReasoningCollector(wire)
+        self._reasoning_collector: ReasoningCollector  # of the open reasoning item
         #: The writer's key of the open message, while text can be written to it directly; else None.
         self.open_text_key: int | None = None
 
@@ -116,7 +115,7 @@ class AnswerToHub:
         self._flush_text()
         self._end_refusal()
         self._seal_reasoning()
-        for index, call in enumerate(self._calls.calls):
+        for index, call in enumerate(self._calls.calls if self._calls is not None else ()):
             self._finish_call(index, call, outcome)
         if self._pending_logprobs:
             self._losses.add(*TOKENS_OUTSIDE_TEXT)
@@ -166,7 +165,7 @@ class AnswerToHub:
     def _open_message(self) -> int:
         if self._message_key is None:
             self._close_reasoning()
-            self._announce_calls(self._calls.unannounced_calls())
+            self._announce_waiting_calls()
             self._message_key = self._next_key()
             self._update_open_text_key()
         return self._message_key
@@ -254,7 +253,7 @@ class AnswerToHub:
     def _open_reasoning(self) -> int:
         if self._reasoning_key is None:
             self._close_message()
-            self._announce_calls(self._calls.unannounced_calls())
+            self._announce_waiting_calls()
             self._reasoning_key = self._next_key()
             self._reasoning_collector = ReasoningCollector(self._wire)
         return self._reasoning_key
@@ -297,12 +296,14 @@ class AnswerToHub:
             self._add_call_piece(_call_piece_of(ToolCallDelta(function=function_call)))
 
     def _add_call_piece(self, piece: CallPiece) -> None:
+        if self._calls is None:
+            self._calls = CallTracker()
         call, is_new = self._calls.call_for_piece(piece, self._chunk_count)
         if is_new:
             self._writer.count_bytes(PART_OVERHEAD_BYTES)
             self._close_reasoning()
             self._close_message()
-            self._announce_calls(self._calls.unannounced_calls(before=call))
+            self._announce_waiting_calls(before=call)
         if piece.id and call.is_announced and piece.id != call.id:
             self._losses.add(
                 "tool_calls.id",
@@ -346,6 +347,10 @@ class AnswerToHub:
             self._write_forced_as_text(forced)
         else:
             self._losses.add("message.content", "a call with a missing or incomplete name")
+
+    def _announce_waiting_calls(self, before: StreamedCall | None = None) -> None:
+        if self._calls is not None:
+            self._announce_calls(self._calls.unannounced_calls(before))
 
     def _announce_calls(self, calls: list[StreamedCall]) -> None:
         """TOOL-3: announce calls. Their names are complete, because their arguments or another item started."""

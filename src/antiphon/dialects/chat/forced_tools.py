@@ -46,8 +46,8 @@ class ForcedTools(Struct, frozen=True):
 
     @classmethod
     def from_request(cls, request: Request, names: ToolNames, wire: ChatWire, losses: Losses) -> ForcedTools | None:
-        """Return the tools that the request forces, or None if no tool is forced by a schema."""
-        if wire.forced_tools != "schema" or not request.tool_choice or request.tool_choice in ("auto", "none"):
+        """Return the tools that the request forces, or None if it forces none. For servers that enforce a schema."""
+        if not request.tool_choice or request.tool_choice in ("auto", "none"):
             return None
         tool_losses = Losses()
         # Custom tools are sent as functions, because only functions have a schema.

@@ -33,7 +33,7 @@ from antiphon.dialects.common.request_fields import (
     requested_format,
     schema_rule,
 )
-from antiphon.dialects.common.tool_names import ToolNames
+from antiphon.dialects.common.tool_names import ToolNames, has_additional_tools
 from antiphon.dialects.common.unknown_fields import is_handled_by_gateway, report_unknown_fields
 from antiphon.errors import InvalidValue, UnsupportedParameter
 from antiphon.protocol.base import Shape
@@ -54,9 +54,11 @@ def request_from_hub(request: Request, wire: ChatWire = ChatWire()) -> tuple[byt
     """Return the body for a server, and the losses."""
     losses = Losses()
     names = ToolNames.for_request(request)
-    forced = ForcedTools.from_request(request, names, wire, losses)
-    tools = NO_TOOLS if forced else translate_tools_once(_offer_tools, request, names, wire)
-    losses.extend(tools.losses)
+    forced = ForcedTools.from_request(request, names, wire, losses) if wire.forced_tools == "schema" else None
+    tools = NO_TOOLS
+    if not forced and (request.tools or has_additional_tools(request)):
+        tools = translate_tools_once(_offer_tools, request, names, wire)
+        losses.extend(tools.losses)
     system_texts = [request.instructions] if request.instructions else []
     response_format = (
         _forced_call_format(forced, request, losses, system_texts)
@@ -77,7 +79,9 @@ def request_from_hub(request: Request, wire: ChatWire = ChatWire()) -> tuple[byt
         model=request.model or UNSET,
         messages=messages,
         tools=tools.encoded_tools,
-        tool_choice=UNSET if forced else tool_choice_from_hub(request.tool_choice, tools.names, names, wire, losses),
+        tool_choice=tool_choice_from_hub(request.tool_choice, tools.names, names, wire, losses)
+        if request.tool_choice and not forced
+        else UNSET,
         parallel_tool_calls=if_supported("parallel_tool_calls", request.parallel_tool_calls) if tools.names else UNSET,
         response_format=response_format,
         max_tokens=limit if wire.max_tokens == "max_tokens" else UNSET,

@@ -55,7 +55,8 @@ class EventsToHub(StreamToHub):
     ) -> None:
         super().__init__(initial_response, stamps)
         names = ToolNames.for_request(request)
-        forced_tools = ForcedTools.from_request(request, names, wire, Losses())
+        forces_by_schema = wire.forced_tools == "schema"
+        forced_tools = ForcedTools.from_request(request, names, wire, Losses()) if forces_by_schema else None
         call_reader = forced_tools.call_reader() if forced_tools else None
         self._answer = AnswerToHub(self._writer, self.losses, names, stamps.new_id, wire, call_reader)
         self._usage: ChatUsage | None = None

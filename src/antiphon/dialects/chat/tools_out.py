@@ -63,12 +63,10 @@ def tools_from_hub(request: Request, names: ToolNames, wire: ChatWire, losses: L
 
 
 def tool_choice_from_hub(
-    choice: ToolChoiceParam | None | UnsetType, sent: Collection[str], names: ToolNames, wire: ChatWire, losses: Losses
+    choice: ToolChoiceParam, sent: Collection[str], names: ToolNames, wire: ChatWire, losses: Losses
 ) -> ToolChoiceValue | ToolOut | UnsetType:
     """Translate the tool choice. A choice of a tool that is not sent is a loss."""
     match choice:
-        case None | UnsetType():
-            return UNSET
         case str():
             return _mode_or_unset(choice, sent, wire, losses)
         case UnknownToolChoice():

@@ -1,17 +1,19 @@
 """Maps custom tools and tools of namespaces to flat function names, for servers that support only functions, and back.
 
 `ToolNames.for_request(request)` is a pure function of the hub's request. The code that sends the request and the code
-that reads the answer compute it separately, with the same result.
+that reads the answer compute it separately, with the same result. `SendableCalls` makes the names and ids of received
+calls valid for sending them back (REQ-8).
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Final, Literal, NamedTuple
 
 from antiphon.protocol.items import AdditionalTools, CustomToolCallParam, FunctionCallParam
+from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request, input_items
 from antiphon.protocol.tools import (
     CustomTool,
@@ -25,6 +27,7 @@ from antiphon.protocol.tools import (
 
 NAMESPACE_SEPARATOR: Final = "__"
 MAX_NAME_LENGTH: Final = 64
+MAX_CALL_ID: Final = 64
 LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 ILLEGAL_CHARACTERS: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
@@ -99,6 +102,41 @@ class ToolNames:
 def key_of_call(call: FunctionCallParam | CustomToolCallParam) -> ToolKey:
     """The tool that a call names."""
     return "custom" if isinstance(call, CustomToolCallParam) else "function", call.name, call.namespace or None
+
+
+class SendableCalls:
+    """The calls of one answer, with legal names and a unique id for each. Each replacement is a loss; `place` is the
+    path of a call in the dialect."""
+
+    def __init__(self, place: str, losses: Losses, new_id: Callable[[str], str]) -> None:
+        self._place = place
+        self._losses = losses
+        self._new_id = new_id
+        self._ids: set[str] = set()
+
+    def name(self, called: ToolRef) -> str:
+        """A legal name of a called tool. Only the name of a tool that was not offered can be illegal."""
+        if called.kind == "custom" or LEGAL_NAME.fullmatch(called.name):
+            return called.name
+        name = ILLEGAL_CHARACTERS.sub("_", called.name)[:MAX_NAME_LENGTH]
+        self._losses.add(
+            f"{self._place}.name", f"the tool name {called.name[:80]!r}", f"it is not a valid name; {name!r} is used"
+        )
+        return name
+
+    def id(self, id: str) -> str:
+        """The id of a call. A missing, duplicate or too long id is replaced by a new one."""
+        if id in self._ids:
+            self._losses.add(f"{self._place}.id", f"the id {id!r}", "two calls have it; the second call gets a new id")
+            id = ""
+        if len(id) > MAX_CALL_ID:
+            self._losses.add(
+                f"{self._place}.id", f"an id of {len(id)} characters", f"the maximum is {MAX_CALL_ID}; a new id is used"
+            )
+            id = ""
+        id = id or self._new_id("call")
+        self._ids.add(id)
+        return id
 
 
 def has_additional_tools(request: Request) -> bool:

@@ -16,8 +16,8 @@ from msgspec import Raw
 
 from antiphon.dialects.common.envelope import seal_reasoning
 from antiphon.dialects.common.freeform_tools import FreeformInput
-from antiphon.dialects.common.sendable_names import SendableCalls
 from antiphon.dialects.common.stream_to_hub import StreamOutcome
+from antiphon.dialects.common.tool_names import SendableCalls
 from antiphon.dialects.gemini.response_wire import (
     AnswerFunctionCallIn,
     AnswerPartIn,

@@ -15,9 +15,8 @@ from msgspec import Raw, Struct, field
 
 from antiphon.dialects.common.envelope import seal_reasoning
 from antiphon.dialects.common.freeform_tools import FreeformInput
-from antiphon.dialects.common.sendable_names import SendableCalls
 from antiphon.dialects.common.stream_to_hub import StreamOutcome
-from antiphon.dialects.common.tool_names import ToolNames
+from antiphon.dialects.common.tool_names import SendableCalls, ToolNames
 from antiphon.dialects.messages.content_in import citation_to_hub
 from antiphon.dialects.messages.response_wire import AnswerBlockIn, DeltaIn
 from antiphon.dialects.messages.wire import PREFIX, MessagesWire, block_to_item

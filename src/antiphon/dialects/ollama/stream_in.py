@@ -12,9 +12,8 @@ import msgspec
 
 from antiphon import sse
 from antiphon.dialects.common.freeform_tools import FreeformInput
-from antiphon.dialects.common.sendable_names import SendableCalls
 from antiphon.dialects.common.stream_to_hub import StreamOutcome, StreamToHub, invalid_upstream_data
-from antiphon.dialects.common.tool_names import ToolNames
+from antiphon.dialects.common.tool_names import SendableCalls, ToolNames
 from antiphon.dialects.ollama.errors import error_in_answer
 from antiphon.dialects.ollama.response_wire import AnswerCallIn, AnswerMessageIn, Chunk, TokenIn, TopTokenIn
 from antiphon.dialects.ollama.wire import OllamaWire
