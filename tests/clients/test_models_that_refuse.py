@@ -15,7 +15,7 @@ from tests.running import BOUND, Running, one_upstream, running
 
 from antiphon import testing
 from antiphon.config.model_rules import ModelRule
-from antiphon.testing import MessagesServer, ReceivedRequest, ResponsesServer, turn
+from antiphon.testing import MessagesServer, OllamaServer, ReceivedRequest, ResponsesServer, turn
 from antiphon.testing.script import ScriptedTurn
 
 pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
@@ -224,3 +224,18 @@ def test_refused_thinking_form_is_retried_in_the_other_form_and_remembered(
         for _ in range(2):
             sdk.messages.create(model="our-model", max_tokens=16_000, messages=CONVERSATION, thinking=thinking)
         assert [received.json["thinking"]["type"] for received in server.received] == [first, second, second]
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/api/chat"])
+def test_refused_thinking_is_retried_without_it_and_remembered(path: str) -> None:
+    """RSN-3: servers of Ollama refuse `think` for a model that cannot think. The lost effort is reported."""
+    with OllamaServer(answer, plain_models=["plain"]) as server:
+        with running(one_upstream(server.base_url, dialect="ollama", profile="ollama-native")) as gateway:
+            setting = {"think": "high"} if path == "/api/chat" else {"reasoning_effort": "high"}
+            for model in ("plain", "plain", "thinking"):
+                body = {"model": model, "messages": CONVERSATION, "stream": False, **setting}
+                assert gateway.post(body, path).status_code == 200
+        sent = [(received.json["model"], received.json.get("think")) for received in server.received]
+        assert sent == [("plain", "high"), ("plain", None), ("plain", None), ("thinking", "high")]
+        lines = [line for line in gateway.log if line["event"] == "reasoning_refused"]
+        assert [line["message"] for line in lines] == ['"plain" does not support thinking']

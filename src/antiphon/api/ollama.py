@@ -22,13 +22,13 @@ class ShowRequest(Struct, frozen=True):
 
 
 async def show_ollama_model(services: Services, exchange: Exchange) -> None:
-    """Describes one available model, listed or not."""
+    """Describes one available model, listed or not, with its context size if it is known."""
     request: ShowRequest = codec.decode_as(await exchange.read_body(services.max_body), ShowRequest)
     name = request.model or request.name
     if not name:
         raise MissingField("model is missing: expected the name of a model", param="model")
-    services.routes.find(name)
-    await exchange.respond(200, [JSON], msgspec.json.encode(ollama.model_from_hub(name)))
+    context_size = await services.models.context_size(services.routes.find(name))
+    await exchange.respond(200, [JSON], msgspec.json.encode(ollama.model_from_hub(name, context_size)))
 
 
 async def show_ollama_version(services: Services, exchange: Exchange) -> None:

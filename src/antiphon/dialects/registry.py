@@ -150,6 +150,7 @@ OLLAMA: Final = Dialect(
         stream_type="application/x-ndjson",
         wire_type=OllamaWire,
         default_profile="ollama-native",
+        wire_after_refusal=ollama.wire_after_refusal,
         accepts_unsealed_reasoning=True,
         response_fields=frozenset({"done", "error"}),
     ),

@@ -46,6 +46,7 @@ def test_refusal_of_reasoning_is_recognised_by_its_code() -> None:
     ("message", "refused"),
     [
         ("Encrypted content is not supported with this model.", "encrypted_reasoning"),
+        ('"llama3.2" does not support thinking', "thinking"),
         ("adaptive thinking is not supported on this model", "thinking.adaptive"),
         ("Only 'enabled' and 'disabled' are supported for thinking; 'adaptive' is not supported.", "thinking.adaptive"),
         (

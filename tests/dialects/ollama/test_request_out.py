@@ -319,6 +319,13 @@ def test_effort_becomes_think(effort: Any, levels: Any, think: Any, paths: list[
     assert (body.get("think"), losses) == (think, paths)
 
 
+@pytest.mark.parametrize(("effort", "paths"), [("high", ["reasoning.effort"]), ("none", []), (None, [])])
+def test_effort_for_a_model_without_thinking_is_a_loss(effort: Any, paths: list[str]) -> None:
+    """RSN-3, RSN-4."""
+    body, losses = send(reasoning=ReasoningConfigParam(effort=effort), wire=OllamaWire(thinking=False))
+    assert ("think" in body, losses) == (False, paths)
+
+
 @pytest.mark.parametrize(
     ("format", "sent", "paths"),
     [

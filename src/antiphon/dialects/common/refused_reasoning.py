@@ -11,11 +11,12 @@ from typing import Final, Literal
 
 from antiphon.errors import ApiError, ClientFault
 
-#: The part that a server refused: the reasoning in the history, the request for encrypted reasoning, or the form of the
-#: thinking setting.
+#: The part that a server refused: the reasoning in the history, the request for encrypted reasoning, the thinking setting,
+#: or its form.
 RefusedPart = Literal[
     "reasoning",
     "encrypted_reasoning",
+    "thinking",
     "thinking.adaptive",
     "thinking.enabled",
     "thinking.disabled",
@@ -53,6 +54,8 @@ REASONING: Final = tuple(
 FORMS: Final[dict[str, RefusedPart]] = {
     # responses: a model without reasoning.
     r"\bencrypted content is not supported\b": "encrypted_reasoning",
+    # ollama: a model without thinking.
+    r"\bdoes not support thinking\b": "thinking",
     # messages: a form that another model or a newer server uses.
     r"\bthinking\.type\.enabled\W{1,3}is not supported": "thinking.enabled",
     r"\bthinking\.type\.disabled\W{1,3}is not supported": "thinking.disabled",

@@ -6,6 +6,7 @@ from antiphon.dialects.ollama.request_in import request_at_path, request_to_hub
 from antiphon.dialects.ollama.request_out import request_from_hub
 from antiphon.dialects.ollama.stream_in import EventsToHub, response_to_hub
 from antiphon.dialects.ollama.stream_out import EventsFromHub, response_from_hub
+from antiphon.dialects.ollama.wire import wire_after_refusal
 
 __all__ = [
     "EventsFromHub",
@@ -19,4 +20,5 @@ __all__ = [
     "request_to_hub",
     "response_from_hub",
     "response_to_hub",
+    "wire_after_refusal",
 ]

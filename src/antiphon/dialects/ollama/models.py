@@ -24,19 +24,23 @@ def models_from_hub(names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def model_from_hub(name: str) -> dict[str, Any]:
-    """The body of `/api/show`."""
+def model_from_hub(name: str, context_size: int | None = None) -> dict[str, Any]:
+    """The body of `/api/show`. The name of the field with the context size begins with the architecture."""
+    model_info: dict[str, Any] = {"general.architecture": ARCHITECTURE, "general.basename": name}
+    if context_size is not None:
+        model_info[f"{ARCHITECTURE}.context_length"] = context_size
     return {
         "modelfile": "",
         "parameters": "",
         "template": "",
         "details": DETAILS,
-        "model_info": {"general.architecture": "unknown", "general.basename": name},
+        "model_info": model_info,
         "capabilities": CAPABILITIES,
         "modified_at": UNKNOWN_TIME,
     }
 
 
+ARCHITECTURE: Final = "unknown"
 UNKNOWN_TIME: Final = "1970-01-01T00:00:00Z"
 #: The gateway offers all of them for each model; what a model lacks is reported as a loss or an error.
 CAPABILITIES: Final = ["completion", "tools", "vision", "thinking"]

@@ -130,6 +130,10 @@ def _think(request: Request, wire: OllamaWire, losses: Losses) -> bool | str | U
     effort = request.reasoning.effort if request.reasoning else None
     if not effort:
         return UNSET
+    if not wire.thinking:
+        if effort != "none":
+            losses.add("reasoning.effort", f"the effort {effort!r}", "the model does not think")
+        return UNSET
     if effort in ("none", "medium"):
         return effort == "medium"
     level = nearest_effort(effort, wire.levels) if wire.levels else True

@@ -8,8 +8,10 @@ from __future__ import annotations
 from typing import Annotated, Any, Final, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec.structs import replace
 
 from antiphon.dialects.common.history import OrphanPolicy
+from antiphon.dialects.common.refused_reasoning import RefusedPart
 from antiphon.protocol.base import Shape
 from antiphon.protocol.content import Number, Text10M
 from antiphon.protocol.request import ReasoningEffort
@@ -28,6 +30,8 @@ class OllamaWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     #: The maker of the server's reasoning. Reasoning that another maker sealed is not sent to the server (RSN-3).
     maker: str = "ollama"
+    #: Whether the models think. If not, `think` is not sent, and an effort is a loss.
+    thinking: bool = True
     #: The levels of `think` that the server accepts besides true and false; empty: only true and false.
     levels: tuple[ReasoningEffort, ...] = ("low", "medium", "high", "max")
     #: Whether the model accepts images. If not, each becomes a note and a loss.
@@ -44,6 +48,12 @@ class OllamaWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def wants_reasoning_back(self) -> bool:
         """Whether to look up reasoning that the client left out of the history."""
         return False
+
+
+def wire_after_refusal(wire: OllamaWire, model: str, refused: RefusedPart) -> OllamaWire | None:
+    """Return the options without thinking after the server refused it; None if the options would not change."""
+    del model
+    return replace(wire, thinking=False) if refused == "thinking" and wire.thinking else None
 
 
 # Shapes of requests to servers.
