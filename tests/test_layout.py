@@ -25,7 +25,6 @@ TESTED_BY = {
         "api/turn_delivery.py",
         "api/turn_endpoints.py",
         "gateway/run_turn.py",
-        "http/exchange.py",
     ],
     "api/test_state.py": ["api/stored_responses.py", "api/item_pages.py", "http/query_parameters.py"],
     "check/test_cases.py": ["check/case.py", "check/cases/*.py", "check/catalogue.py", "check/prompts.py"],

@@ -193,10 +193,8 @@ def test_example_imports_only_public_names(example: Path) -> None:
 
 
 def test_internal_imports_finds_internal_names() -> None:
-    source = (
-        "import antiphon.http.body\nfrom antiphon.protocol import codec\nfrom antiphon import Client, sse\nimport os\n"
-    )
-    assert internal_imports(source) == ["antiphon.http.body", "antiphon.protocol.codec", "antiphon.sse"]
+    source = "import antiphon.http.exchange\nfrom antiphon.protocol import codec\nfrom antiphon import Client, sse\nimport os\n"
+    assert internal_imports(source) == ["antiphon.http.exchange", "antiphon.protocol.codec", "antiphon.sse"]
     assert internal_imports("import antiphon.types\nfrom antiphon import translate, testing\n") == []
 
 

@@ -16,10 +16,10 @@ from antiphon.gateway.history import (
     HistorySource,
     ResolvedRequest,
     decode_past_turns,
-    is_self_contained,
     past_turns_of,
     resolve_history,
 )
+from antiphon.gateway.prepare_turn import is_self_contained
 from antiphon.gateway.recording import ResponseRecorder, response_from_record
 from antiphon.gateway.sealing import Seal
 from antiphon.protocol import codec

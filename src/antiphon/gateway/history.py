@@ -166,27 +166,6 @@ def conversation_id_of(request: Request) -> str | None:
     return id
 
 
-def is_self_contained(request: Request) -> bool:
-    """Whether a request can be sent without any lookup. Quick to check for most requests."""
-    if request.previous_response_id or request.conversation:
-        return False
-    if type(request.input) is not list:
-        return True
-    call_ids: set[str] = set()
-    for item in request.input:
-        kind = type(item)  # `isinstance` costs ten times as much, and this runs for every item of every request
-        if kind in CALL_KINDS:
-            call_ids.add(item.call_id)  # type: ignore[union-attr, arg-type]
-        elif kind in DEPENDENT_KINDS and getattr(item, "call_id", None) not in call_ids:
-            return False
-    return True
-
-
-def lacks_reasoning(request: Request) -> bool:
-    """Whether the history has a call or a reasoning item without its sealed reasoning."""
-    return type(request.input) is list and any(find_missing_reasoning(request.input))
-
-
 async def resolve_history(
     request: Request,
     archive: HistorySource,
@@ -433,6 +412,4 @@ EMPTY_OUTPUT: Final = b",[]"  # the end of a chain whose last turn has no output
 UNFINISHED_STATUSES: Final = ("queued", "in_progress")
 CALLS: Final = (FunctionCallParam, CustomToolCallParam)
 OUTPUTS: Final = (FunctionCallOutputParam, CustomToolCallOutputParam)
-CALL_KINDS: Final[frozenset[type]] = frozenset(CALLS)
 COMPACTION_KINDS: Final = (CompactionParam, CompactionTrigger)
-DEPENDENT_KINDS: Final[frozenset[type]] = frozenset({ItemReference, *COMPACTION_KINDS, *OUTPUTS})

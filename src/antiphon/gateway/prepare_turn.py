@@ -15,11 +15,12 @@ from antiphon.gateway.compaction import CompactionOpener
 from antiphon.gateway.context import GatewayContext
 from antiphon.gateway.conversation import JoinedConversation
 from antiphon.gateway.history import (
+    CALLS,
+    COMPACTION_KINDS,
+    OUTPUTS,
     HistorySource,
     PastTurns,
     conversation_id_of,
-    is_self_contained,
-    lacks_reasoning,
     resolve_history,
 )
 from antiphon.gateway.managed_turn import ContextPlan, ManagedTurn
@@ -27,10 +28,11 @@ from antiphon.gateway.planning import has_trigger
 from antiphon.gateway.preparation import PreparedRequest, prepare_request
 from antiphon.gateway.recording import ResponseRecorder
 from antiphon.gateway.request_scope import RequestLog
+from antiphon.gateway.restore_reasoning import find_missing_reasoning
 from antiphon.gateway.routes import Target
 from antiphon.gateway.turn import UpstreamTurn
 from antiphon.protocol import codec
-from antiphon.protocol.items import ItemParam
+from antiphon.protocol.items import ItemParam, ItemReference
 from antiphon.protocol.losses import Loss, Losses
 from antiphon.protocol.request import Request, input_items
 from antiphon.store.interface import Store
@@ -113,6 +115,27 @@ def _route(services: GatewayContext, request: Request, log_entry: RequestLog, tr
     return target
 
 
+def is_self_contained(request: Request) -> bool:
+    """Whether a request can be sent without any lookup. Quick to check for most requests."""
+    if request.previous_response_id or request.conversation:
+        return False
+    if type(request.input) is not list:
+        return True
+    call_ids: set[str] = set()
+    for item in request.input:
+        kind = type(item)  # `isinstance` costs ten times as much, and this runs for every item of every request
+        if kind in CALL_KINDS:
+            call_ids.add(item.call_id)  # type: ignore[union-attr, arg-type]
+        elif kind in DEPENDENT_KINDS and getattr(item, "call_id", None) not in call_ids:
+            return False
+    return True
+
+
+def lacks_reasoning(request: Request) -> bool:
+    """Whether the history has a call or a reasoning item without its sealed reasoning."""
+    return type(request.input) is list and any(find_missing_reasoning(request.input))
+
+
 async def _resolve_history(
     services: GatewayContext,
     request: Request,
@@ -125,7 +148,7 @@ async def _resolve_history(
     """Loads what the request refers to, and the sealed reasoning that the upstream wants back."""
     upstream = target.upstream
     wire = upstream.profile.wire
-    maker = wire.maker if is_stored and wire.wants_reasoning_back else None
+    maker = upstream.reasoning_maker if is_stored else None
     if is_self_contained(request) and (maker is None or not lacks_reasoning(request)):
         return _History(request=request)
     opener = CompactionOpener(
@@ -216,3 +239,5 @@ def _refuse_losses(losses: list[Loss]) -> None:
 
 
 MAX_LISTED_LOSSES: Final = 20  # losses in an error message
+CALL_KINDS: Final[frozenset[type]] = frozenset(CALLS)
+DEPENDENT_KINDS: Final[frozenset[type]] = frozenset({ItemReference, *COMPACTION_KINDS, *OUTPUTS})

@@ -23,9 +23,9 @@ from antiphon.dialects.registry import HUB_DIALECT, SERVER_DIALECTS
 from antiphon.dialects.responses.stream_out import EVENT_STYLES, EventStyle
 from antiphon.errors import AntiphonError, ApiError, UpstreamFault
 from antiphon.gateway.client_dialect import dialect_at_path, request_at_path
-from antiphon.gateway.history import is_self_contained
 from antiphon.gateway.pipe import Pipe
 from antiphon.gateway.preparation import prepare_request
+from antiphon.gateway.prepare_turn import is_self_contained
 from antiphon.gateway.routes import Target, Upstream
 from antiphon.gateway.turn import OMISSIONS_NOTE, UpstreamTurn, is_json
 from antiphon.profiles import load_profile

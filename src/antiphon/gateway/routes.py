@@ -82,6 +82,8 @@ class Upstream(Struct, frozen=True, kw_only=True):
     headers: dict[str, str]
     timeouts: Timeouts
     key: str = ""
+    #: The maker of the reasoning that this upstream wants back; None if it wants none back.
+    reasoning_maker: str | None = None
     refusals: RefusalMemory = field(default_factory=RefusalMemory)
 
     @property
@@ -170,6 +172,7 @@ def _make_upstream(
         headers=headers,
         timeouts=upstream_config.timeouts or address.timeouts or config.timeouts,
         key=address.key or "",
+        reasoning_maker=profile.wire.maker if profile.wire.wants_reasoning_back else None,
     )
 
 

@@ -1,4 +1,4 @@
-"""`http/body`: HTTP-1, and the limit."""
+"""`http/exchange`: HTTP-1, and the limit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from antiphon.errors import ApiError, ClientDisconnected
-from antiphon.http.body import check_body_headers, read_body
+from antiphon.http.exchange import check_body_headers, read_body
 
 pytestmark = pytest.mark.without_coverage
 
