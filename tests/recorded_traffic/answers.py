@@ -69,6 +69,8 @@ def whole_answer(dialect: ServerDialectName, body: bytes) -> dict[str, Any]:
 
 def answer_events(body: bytes) -> list[dict[str, Any]] | None:
     """The data of all events; None if the body is no stream of events."""
+    if body.startswith(b"{") and b"}\n{" in body:
+        return [json.loads(line) for line in body.split(b"\n") if line.strip()]
     if not body.lstrip().startswith((b"data:", b"event:", b":", b"id:")):
         return None
     decoder = sse.Decoder()
@@ -413,6 +415,32 @@ def _read_gemini(whole: dict[str, Any]) -> Answer:
     return answer
 
 
+# Ollama
+
+
+def _fold_ollama(lines: list[dict[str, Any]]) -> dict[str, Any]:
+    whole: dict[str, Any] = {}
+    message: dict[str, Any] = {}
+    for line in lines:
+        whole |= {name: value for name, value in line.items() if name != "message"}
+        _merge(message, line.get("message") or {})
+    return {**whole, "message": message}
+
+
+def _read_ollama(whole: dict[str, Any]) -> Answer:
+    answer = Answer(error=_error_text(whole.get("error")))
+    message = whole.get("message") or {}
+    answer.text = message.get("content") or ""
+    answer.reasoning = message.get("thinking") or ""
+    for call in message.get("tool_calls") or ():
+        function = call["function"]
+        answer.calls.append(Call(call.get("id") or "", function["name"], _arguments(function.get("arguments"))))
+    answer.finish = _finish(FINISH_WORDS.get(whole.get("done_reason"), whole.get("done_reason")), answer)
+    if "eval_count" in whole or "prompt_eval_count" in whole:
+        answer.usage = Usage(whole.get("prompt_eval_count") or 0, 0, whole.get("eval_count") or 0, 0)
+    return answer
+
+
 def _join_partial_calls(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """A call whose arguments are streamed has several parts: the first has the name, the others add arguments."""
     joined: list[dict[str, Any]] = []
@@ -486,11 +514,13 @@ FOLDS: Final[dict[ServerDialectName, Callable[[list[dict[str, Any]]], dict[str, 
     "responses": _fold_responses,
     "messages": _fold_messages,
     "gemini": _fold_gemini,
+    "ollama": _fold_ollama,
 }
 WHOLE_READERS: Final[dict[ServerDialectName, Callable[[dict[str, Any]], Answer]]] = {
     "chat": _read_chat,
     "responses": _read_responses,
     "messages": _read_messages,
     "gemini": _read_gemini,
+    "ollama": _read_ollama,
 }
 ENVELOPE: Final = re.compile(r"antiphon\.reasoning\.[A-Za-z0-9_-]+\.([A-Za-z0-9_-]*={0,2})")

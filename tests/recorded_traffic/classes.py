@@ -88,6 +88,33 @@ ACCEPTED: Final = [
         row="input and output tokens",
     ),
     DifferenceClass(
+        name="no count of cached tokens",
+        reason="Ollama has no count of cached tokens.",
+        checks=("usage",),
+        client="ollama",
+        paths=("cached",),
+        changes=("changed",),
+        row="counts",
+    ),
+    DifferenceClass(
+        name="no count of reasoning tokens",
+        reason="Ollama has no count of reasoning tokens.",
+        checks=("usage",),
+        client="ollama",
+        paths=("reasoning",),
+        changes=("changed",),
+        row="counts",
+    ),
+    DifferenceClass(
+        name="tools that must not be called",
+        reason="Ollama has no choice of tools. Tools that must not be called are not offered.",
+        checks=("asked",),
+        server="ollama",
+        paths=("tools", "settings.tool_choice"),
+        changes=("missing",),
+        row="tool choice",
+    ),
+    DifferenceClass(
         name="broken stream",
         reason="The server closed the stream before the answer was complete. The client gets an error event.",
         checks=("events", "sdk"),
@@ -562,7 +589,24 @@ DEFECTS: Final = [
         reason="A finish reason that is sent as the number of its word is refused.",
         checks=("refused",),
         server="gemini",
-        paths=("502 upstream_invalid_response", "502 502"),
+        paths=("502 upstream_invalid_response", "502 502", "502 "),
+    ),
+    # Ollama
+    DifferenceClass(
+        name="ollama: durations",
+        reason="The durations that the server measured are left out.",
+        checks=SAME,
+        client="ollama",
+        server="ollama",
+        paths=("total_duration", "load_duration", "prompt_eval_duration", "eval_duration"),
+        changes=("missing",),
+    ),
+    DifferenceClass(
+        name="ollama: unreported seals",
+        reason="The API has no member for seals, and their loss is not reported.",
+        checks=("seals",),
+        client="ollama",
+        changes=("missing",),
     ),
     # Token counts
     DifferenceClass(
@@ -596,6 +640,7 @@ DEFECTS: Final = [
         reason="Members with the value null or with an empty value are left out, or added.",
         checks=("request",),
         paths=(
+            "tools",
             "generationConfig",
             "system",
             "response_format",

@@ -48,12 +48,13 @@ def make_recording(
     host: str = "",
 ) -> ReadResult:
     """A recording of a known dialect. The answer must be JSON or server-sent events."""
-    is_stream = _is_event_stream(exchange.answer) or "streamGenerateContent" in exchange.url
+    is_event_stream, has_lines = _is_event_stream(exchange.answer), _has_json_lines(exchange.answer)
+    is_stream = is_event_stream or has_lines or "streamGenerateContent" in exchange.url
     if not is_stream and not _is_json(exchange.answer):
-        return Skipped(source=exchange.source, reason="the answer is neither JSON nor server-sent events")
+        return Skipped(source=exchange.source, reason="the answer is neither JSON nor a stream of events")
     if exchange.status >= 400:
         is_stream = False
-    content_type = "text/event-stream" if _is_event_stream(exchange.answer) else "application/json"
+    content_type = EVENT_STREAM if is_event_stream else JSON_LINES if has_lines else JSON
     return Recording(
         dialect=dialect,
         kind="error" if exchange.status >= 400 else "stream" if is_stream else "whole",
@@ -77,6 +78,8 @@ def dialect_of_answer(answer: dict[str, Any]) -> ServerDialectName | None:
             return "responses"
         case {"type": "message", "role": "assistant"} | {"type": "message_start"}:
             return "messages"
+        case {"message": {"role": "assistant"}, "done": bool()}:
+            return "ollama"
         case {"candidates": [*_]} | {"error": {"code": int(), "status": str()}}:
             return "gemini"
         case _:
@@ -107,6 +110,11 @@ def _is_event_stream(answer: bytes) -> bool:
     return answer.lstrip().startswith((b"data:", b"event:", b":"))
 
 
+def _has_json_lines(answer: bytes) -> bool:
+    lines = answer.strip().split(b"\n")
+    return len(lines) > 1 and all(decode_object(line) is not None for line in lines if line.strip())
+
+
 def _is_json(answer: bytes) -> bool:
     try:
         json.loads(answer)
@@ -115,9 +123,13 @@ def _is_json(answer: bytes) -> bool:
     return True
 
 
+EVENT_STREAM: Final = "text/event-stream"
+JSON_LINES: Final = "application/x-ndjson"
+JSON: Final = "application/json"
 PATHS: Final[list[tuple[re.Pattern[str], ServerDialectName]]] = [
     (re.compile(r"/chat/completions$"), "chat"),
     (re.compile(r"/responses$"), "responses"),
     (re.compile(r"/messages$"), "messages"),
+    (re.compile(r"/api/chat$"), "ollama"),
     (re.compile(r"/models/[^/]+:(generateContent|streamGenerateContent)$"), "gemini"),
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+from tests.recorded_traffic.exchanges import EVENT_STREAM, JSON_LINES
 from tests.recorded_traffic.play import ClientRequest, UpstreamAnswer
 
 from antiphon import sse
@@ -27,7 +28,8 @@ def plain_request(dialect: ServerDialectName, model: str, *, is_stream: bool) ->
 def plain_answer(dialect: ServerDialectName, *, is_stream: bool) -> UpstreamAnswer:
     """A short text."""
     if is_stream:
-        return UpstreamAnswer(status=200, headers={"content-type": "text/event-stream"}, pieces=[STREAMS[dialect]])
+        content_type = JSON_LINES if dialect == "ollama" else EVENT_STREAM
+        return UpstreamAnswer(status=200, headers={"content-type": content_type}, pieces=[STREAMS[dialect]])
     body = json.dumps(ANSWERS[dialect]).encode()
     return UpstreamAnswer(status=200, headers={"content-type": "application/json"}, pieces=[body])
 
@@ -49,6 +51,7 @@ REQUESTS: Final[dict[ServerDialectName, dict[str, Any]]] = {
         "contents": [{"role": "user", "parts": [{"text": QUESTION}]}],
         "generationConfig": {"thinkingConfig": {"includeThoughts": True}},
     },
+    "ollama": {"messages": [{"role": "user", "content": QUESTION}], "think": True},
 }
 _CHAT_HEAD: Final = {"id": "chatcmpl-1", "created": 1, "model": "m"}
 _RESPONSE: Final[dict[str, Any]] = {
@@ -78,6 +81,8 @@ _MESSAGE: Final[dict[str, Any]] = {
     "stop_sequence": None,
     "usage": {"input_tokens": 3, "output_tokens": 2},
 }
+_LINE: Final = {"model": "m", "created_at": "2026-01-01T00:00:00Z"}
+_LINE_END: Final = {"done": True, "done_reason": "stop", "prompt_eval_count": 3, "eval_count": 2}
 ANSWERS: Final[dict[ServerDialectName, dict[str, Any]]] = {
     "chat": {
         **_CHAT_HEAD,
@@ -91,6 +96,7 @@ ANSWERS: Final[dict[ServerDialectName, dict[str, Any]]] = {
         "candidates": [{"content": {"role": "model", "parts": [{"text": ANSWER}]}, "finishReason": "STOP"}],
         "usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": 2, "totalTokenCount": 5},
     },
+    "ollama": {**_LINE, "message": {"role": "assistant", "content": ANSWER}, **_LINE_END},
 }
 
 
@@ -141,4 +147,8 @@ STREAMS: Final[dict[ServerDialectName, bytes]] = {
         ]
     ),
     "gemini": sse.encode_data(json.dumps(ANSWERS["gemini"]).encode()),
+    "ollama": b"".join(
+        json.dumps({**_LINE, "message": {"role": "assistant", "content": text}, **rest}).encode() + b"\n"
+        for text, rest in ((ANSWER, {"done": False}), ("", _LINE_END))
+    ),
 }

@@ -218,4 +218,9 @@ def _path_and_query(request: ClientRequest) -> tuple[str, bytes]:
     return f"/v1beta/models/{request.model}:{action}", b"alt=sse" if request.is_stream else b""
 
 
-PATHS: Final = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages": "/v1/messages"}
+PATHS: Final = {
+    "chat": "/v1/chat/completions",
+    "responses": "/v1/responses",
+    "messages": "/v1/messages",
+    "ollama": "/api/chat",
+}

@@ -10,7 +10,7 @@ from antiphon.dialects.dialect import ServerDialectName
 
 Kind = Literal["whole", "stream", "error"]
 #: The dialects that recordings are played in.
-DIALECTS: Final[tuple[ServerDialectName, ...]] = ("chat", "responses", "messages", "gemini")
+DIALECTS: Final[tuple[ServerDialectName, ...]] = ("chat", "responses", "messages", "gemini", "ollama")
 
 
 class Recording(Struct, frozen=True, kw_only=True):

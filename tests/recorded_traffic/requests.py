@@ -233,6 +233,30 @@ def _gemini_choice(config: dict[str, Any]) -> str | None:
     return CHOICES.get(mode)
 
 
+# Ollama
+
+
+def _read_ollama(facts: Facts, body: dict[str, Any]) -> None:
+    for message in body.get("messages") or ():
+        role = message.get("role", "user")
+        if role == "tool":
+            facts["results"].append(_joined_text(message.get("content")))
+        else:
+            _text(facts, role, message.get("content"))
+        _text(facts, "reasoning", message.get("thinking"))
+        facts["media"] += ["image" for _ in message.get("images") or ()]
+        for call in message.get("tool_calls") or ():
+            facts["calls"].append((call["function"].get("name"), _arguments(call["function"].get("arguments"))))
+    for tool in body.get("tools") or ():
+        _tool(facts, tool.get("type", "function"), (tool.get("function") or {}).get("name"))
+    options = body.get("options") or {}
+    _setting(facts, "max_tokens", options.get("num_predict"))
+    for name in ("temperature", "top_p", "top_k", "seed", "stop", "presence_penalty", "frequency_penalty"):
+        _setting(facts, name, options.get(name))
+    _setting(facts, "schema", "schema" if isinstance(body.get("format"), dict) else None)
+    _setting(facts, "effort", body.get("think") or None)
+
+
 # All
 
 
@@ -283,4 +307,5 @@ READERS: Final[dict[ServerDialectName, Callable[[Facts, dict[str, Any]], None]]]
     "responses": _read_responses,
     "messages": _read_messages,
     "gemini": _read_gemini,
+    "ollama": _read_ollama,
 }

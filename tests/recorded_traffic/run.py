@@ -117,12 +117,14 @@ MAKERS: Final[dict[ServerDialectName, str]] = {
     "responses": "openai",
     "messages": "anthropic",
     "gemini": "google",
+    "ollama": "ollama-native",
 }
 DEFAULTS: Final[dict[ServerDialectName, str]] = {
     "chat": "chat",
     "responses": "open-responses",
     "messages": "messages",
     "gemini": "gemini",
+    "ollama": "ollama-native",
 }
 #: Shipped profiles, by the end of the host's name.
 PROFILES: Final[dict[str, dict[ServerDialectName, str]]] = {

@@ -7,7 +7,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import anthropic
+import httpx
 import httpx2
+import ollama
 import openai
 from google import genai
 
@@ -34,10 +36,16 @@ class _Server:
 
     answer: tuple[bytes, str] = b"", ""
 
-    def __call__(self, request: httpx2.Request) -> httpx2.Response:
+    def respond(self, request: httpx2.Request) -> httpx2.Response:
         del request
         body, content_type = self.answer
         return httpx2.Response(200, headers={"content-type": content_type}, content=body)
+
+    def respond_to_ollama(self, request: httpx.Request) -> httpx.Response:
+        """The same for the SDK of Ollama, which uses another HTTP library than the others."""
+        del request
+        body, content_type = self.answer
+        return httpx.Response(200, headers={"content-type": content_type}, content=body)
 
 
 def _read_chat(is_stream: bool) -> dict[str, Any]:
@@ -79,6 +87,12 @@ def _read_gemini(is_stream: bool) -> dict[str, Any]:
     return {"chunks": chunks}
 
 
+def _read_ollama(is_stream: bool) -> dict[str, Any]:
+    if not is_stream:
+        return _dump(_OLLAMA.chat("m", stream=False))
+    return {"chunks": [_dump(line) for line in _OLLAMA.chat("m", stream=True)]}
+
+
 def _dump(model: Any) -> dict[str, Any]:
     dumped: dict[str, Any] = model.model_dump(mode="json", exclude_unset=True, warnings=False)
     for choice in dumped.get("choices") or ():
@@ -99,14 +113,16 @@ def _dump_gemini(model: Any) -> dict[str, Any]:
 
 
 _SERVER: Final = _Server()
-_HTTP: Final = httpx2.Client(transport=httpx2.MockTransport(_SERVER))
+_HTTP: Final = httpx2.Client(transport=httpx2.MockTransport(_SERVER.respond))
 _OPENAI: Final = openai.OpenAI(base_url="http://gateway/v1", api_key="any", max_retries=0, http_client=_HTTP)
 _ANTHROPIC: Final = anthropic.Anthropic(base_url="http://gateway", api_key="any", max_retries=0, http_client=_HTTP)
 _GOOGLE_OPTIONS: Any = {"base_url": "http://gateway", "httpx_client": _HTTP}
 _GOOGLE: Final = genai.Client(api_key="any", http_options=_GOOGLE_OPTIONS)
+_OLLAMA: Final = ollama.Client(host="http://gateway", transport=httpx.MockTransport(_SERVER.respond_to_ollama))
 READERS: Final[dict[ServerDialectName, Callable[[bool], dict[str, Any]]]] = {
     "chat": _read_chat,
     "responses": _read_responses,
     "messages": _read_messages,
     "gemini": _read_gemini,
+    "ollama": _read_ollama,
 }

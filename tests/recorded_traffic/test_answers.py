@@ -137,6 +137,23 @@ def test_gemini_json_array_is_a_stream() -> None:
     assert read_answer("gemini", json.dumps(chunks).encode()).text == "Hello"
 
 
+def test_ollama_lines_are_read() -> None:
+    def line(message: dict[str, Any], **members: Any) -> bytes:
+        return json.dumps({"model": "m", "message": message, "done": False, **members}).encode() + b"\n"
+
+    call = {"id": "c1", "function": {"name": "clock", "arguments": {"zone": "UTC"}}}
+    end = {"done": True, "done_reason": "stop", "prompt_eval_count": 3, "eval_count": 2}
+    lines = [
+        line({"role": "assistant", "content": "", "thinking": "Hm"}),
+        line({"role": "assistant", "content": "Hel"}),
+        line({"role": "assistant", "content": "lo", "tool_calls": [call]}),
+        line({"role": "assistant", "content": ""}, **end),
+    ]
+    answer = read_answer("ollama", b"".join(lines))
+    assert (answer.text, answer.reasoning, answer.calls, answer.finish) == ("Hello", "Hm", [CALL], "calls")
+    assert answer.usage == Usage(3, 0, 2, 0)
+
+
 def test_seals_in_envelopes_are_opened() -> None:
     content = base64.urlsafe_b64encode(b'{"signature":"made by a server"}').decode()
     envelope = f"antiphon.reasoning.maker.{content}"

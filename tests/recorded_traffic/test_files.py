@@ -161,6 +161,14 @@ def test_lines_of_events_become_a_stream(tmp_path: Path) -> None:
     assert recording.answer.startswith(b"event: message_start\ndata: {")
 
 
+def test_ollama_answer_in_lines_is_a_stream(tmp_path: Path) -> None:
+    pieces = [{"message": {"role": "assistant", "content": "Hi"}, "done": done} for done in (False, True)]
+    body = base64.b64encode(lines(pieces).encode()).decode()
+    cassette = ruby_cassette(f"      base64_string: {body}", uri="http://one.example/api/chat")
+    recording = read_one(tmp_path, "a.yml", cassette)
+    assert (recording.dialect, recording.kind, recording.model) == ("ollama", "stream", "m")
+
+
 def test_lines_of_chat_chunks_end_with_done(tmp_path: Path) -> None:
     chunk = {"object": "chat.completion.chunk", "choices": [{"index": 0, "delta": {"content": "Hi"}}]}
     assert read_one(tmp_path, "a.chunks.txt", lines([chunk])).answer.endswith(b"data: [DONE]\n\n")
@@ -179,6 +187,7 @@ def test_several_streams_in_a_file_are_several_recordings(tmp_path: Path) -> Non
         ({"object": "response", "output": []}, "responses"),
         ({"type": "message", "role": "assistant", "content": []}, "messages"),
         ({"candidates": []}, "gemini"),
+        ({"message": {"role": "assistant", "content": "Hi"}, "done": True}, "ollama"),
         ({"error": {"code": 429, "status": "RESOURCE_EXHAUSTED"}}, "gemini"),
     ],
 )
@@ -208,7 +217,7 @@ def test_json_with_status_and_body_is_an_exchange(tmp_path: Path) -> None:
         (
             "a.yml",
             ruby_cassette("      string: '<html>'"),
-            "the answer is neither JSON nor server-sent events",
+            "the answer is neither JSON nor a stream of events",
         ),
         (
             "a.yml",

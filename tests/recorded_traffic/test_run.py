@@ -8,19 +8,27 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.recorded_traffic import answers, requests, sdks
 from tests.recorded_traffic.checks import Checker
 from tests.recorded_traffic.classes import CONTENT
 from tests.recorded_traffic.difference import Difference, Finding
-from tests.recorded_traffic.plain import ANSWERS, STREAMS, plain_request
+from tests.recorded_traffic.plain import ANSWERS, STREAMS, plain_answer, plain_request
 from tests.recorded_traffic.play import ClientRequest, Outcome, Player, UpstreamAnswer
 from tests.recorded_traffic.recording import DIALECTS, Recording
-from tests.recorded_traffic.run import cut_at_odd_bytes, play_recordings, profile_of
+from tests.recorded_traffic.run import MAKERS, cut_at_odd_bytes, play_recordings, profile_of
 
 from antiphon.dialects.dialect import ServerDialectName
+from antiphon.dialects.registry import SERVER_DIALECT_NAMES
 from antiphon.protocol.losses import Loss
 
 #: The SDKs start a process to learn the platform.
 pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
+
+
+def test_every_server_dialect_has_its_readers() -> None:
+    tables = [DIALECTS, answers.FOLDS, answers.WHOLE_READERS, requests.READERS, sdks.READERS, ANSWERS, STREAMS, MAKERS]
+    for table in tables:
+        assert set(table) == set(SERVER_DIALECT_NAMES)
 
 
 def recording(dialect: ServerDialectName, *, is_stream: bool = False, host: str = "") -> Recording:
@@ -33,7 +41,7 @@ def recording(dialect: ServerDialectName, *, is_stream: bool = False, host: str 
         model="m",
         host=host,
         status=200,
-        headers={"content-type": "text/event-stream" if is_stream else "application/json"},
+        headers=dict(plain_answer(dialect, is_stream=is_stream).headers),
         answer=answer,
         is_stream=is_stream,
         source="own",
