@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 import httpx2
+import ollama
 from tests.matrix.gemini_client import GeminiClient
 from tests.matrix.messages_client import MessagesClient
 from tests.matrix.neutral import Answer, Asked, Result
+from tests.matrix.ollama_client import OllamaClient
 from tests.matrix.openai_clients import ChatClient, ResponsesClient
 from tests.matrix.servers import KINDS, Server
 from tests.running import running, until
@@ -75,8 +77,13 @@ def rig(folder: Path) -> Iterator[Rig]:
             upstreams=[_upstream(server, folder) for server in servers.values()],
             trace=TraceConfig(dir=str(folder / "traces")),
         )
-        with running(config) as gateway, httpx2.Client(event_hooks=hooks, timeout=60) as http:
+        with (
+            running(config) as gateway,
+            httpx2.Client(event_hooks=hooks, timeout=60) as http,
+            ollama.Client(host=gateway.url, timeout=60, event_hooks=hooks) as ollama_sdk,
+        ):
             clients: dict[str, Client] = {name: make(gateway.url, http) for name, make in CLIENTS.items()}
+            clients["ollama"] = OllamaClient(ollama_sdk)  # its SDK makes its own HTTP client
             yield Rig(clients, servers, folder / "traces", heads)
     finally:
         for server in servers.values():
@@ -99,6 +106,7 @@ extends = "chat"
 [wire]
 reasoning_field = "reasoning_content"
 """
+#: The clients that share one HTTP client.
 CLIENTS: Final[dict[str, Any]] = {
     "responses": ResponsesClient,
     "chat": ChatClient,

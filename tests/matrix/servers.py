@@ -15,7 +15,15 @@ from tests.matrix.neutral import Call, Image, Result, Text, Told, User
 from tests.matrix.scenarios import SIGNATURE
 
 from antiphon import sse, testing
-from antiphon.testing import ChatServer, GeminiServer, MessagesServer, ReceivedRequest, Reply, ResponsesServer
+from antiphon.testing import (
+    ChatServer,
+    GeminiServer,
+    MessagesServer,
+    OllamaServer,
+    ReceivedRequest,
+    Reply,
+    ResponsesServer,
+)
 from antiphon.testing.gemini.errors import error_frame
 from antiphon.testing.gemini.signatures import PLACEHOLDERS
 from antiphon.testing.harness import FakeServer
@@ -40,6 +48,11 @@ class Kind(Struct, frozen=True, kw_only=True):
     schema: Callable[[dict[str, Any]], Any]  # of the output
     fault: bytes  # an error in the middle of a stream
     lifted: str = ""  # what an image is called that no result may hold
+
+    @property
+    def accepts_plain_thoughts(self) -> bool:
+        """Whether it accepts reasoning without a seal."""
+        return self.own == THOUGHT
 
 
 class Server:
@@ -148,6 +161,23 @@ def _gemini_told(body: dict[str, Any]) -> list[Told]:
     return told
 
 
+def _ollama_told(body: dict[str, Any]) -> list[Told]:
+    told: list[Told] = []
+    for message in body["messages"]:
+        content = message["content"]
+        match message["role"]:
+            case "user":
+                told += [User(content)] if content else []
+                told += [Image(data) for data in message.get("images", ())]
+            case "assistant":
+                told += [Text(content)] if content else []
+                calls = message.get("tool_calls", ())
+                told += [Call(call["id"], call["function"]["name"], call["function"]["arguments"]) for call in calls]
+            case "tool":
+                told.append(Result(message["tool_call_id"], message["tool_name"], content))
+    return told
+
+
 def _shown(id: str, name: str, texts: list[str], images: list[Told]) -> list[Told]:
     return [Result(id, name, "".join(texts)), *images]
 
@@ -216,5 +246,17 @@ KINDS: Final = [
         schema=lambda body: body["generationConfig"]["responseJsonSchema"],
         fault=error_frame(503, "overloaded"),
         lifted="media",
+    ),
+    Kind(
+        dialect="ollama",
+        model="ollama-1",
+        profile="ollama-native",
+        make=OllamaServer,
+        told=_ollama_told,
+        thoughts=lambda body: [each["thinking"] for each in body["messages"] if each.get("thinking")],
+        own=THOUGHT,
+        schema=lambda body: body["format"],
+        fault=b'{"error":"overloaded"}\n',
+        lifted="image",
     ),
 ]

@@ -178,13 +178,16 @@ def test_custom_calls_are_functions_of_one_string() -> None:
     assert sent[2]["tool_name"] == "patch"
 
 
-def test_images_of_a_result_follow_in_a_user_message() -> None:
-    """TOOL-6."""
-    result = FunctionCallOutputParam(call_id="c1", output=[InputText(text="A map."), InputImageParam(image_url=PNG)])
-    sent = messages(user(InputText(text="Hi")), CALL, result)
-    assert sent[2]["content"] == "A map."
-    assert sent[3]["role"] == "user"
-    assert sent[3]["images"] == ["iVBORw0KGgo="]
+def test_images_of_results_follow_all_results_in_a_user_message() -> None:
+    """TOOL-6: a note in the result replaces each image, and a label names its call."""
+    output: Any = [InputText(text="A map."), InputImageParam(image_url=PNG)]
+    results = [FunctionCallOutputParam(call_id=call_id, output=output) for call_id in ("c1", "c2")]
+    other_call = FunctionCallParam(call_id="c2", name="f", arguments="{}")
+    sent = messages(user(InputText(text="Hi")), CALL, other_call, *results)
+    assert [message["role"] for message in sent[2:]] == ["tool", "tool", "user"]
+    assert {message["content"] for message in sent[2:4]} == {"A map.\n[image 1 of this result follows below]"}
+    assert sent[4]["content"] == "Image 1 of the result of call c1:\nImage 1 of the result of call c2:"
+    assert sent[4]["images"] == ["iVBORw0KGgo="] * 2
 
 
 def test_failed_result_is_marked() -> None:
@@ -209,6 +212,7 @@ def test_failed_result_is_marked() -> None:
             "Hm.",
             [],
         ),
+        (ReasoningParam(summary=[], encrypted_content=seal_reasoning("ollama", {"thinking": "Hm."})), "Hm.", []),
         (ReasoningParam(summary=[], encrypted_content=seal_reasoning("other", {})), None, ["input[1]"]),
         (ReasoningParam(summary=[], encrypted_content="opaque"), None, ["input[1]"]),
     ],

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
-from tests.dialects.ollama.reading import INITIAL_RESPONSE, REQUEST, frames_of, read, read_whole
+from tests.dialects.ollama.reading import INITIAL_RESPONSE, REQUEST, frames_of, read, read_frames, read_whole
 from tests.generate.events import counting_stamps
 
+from antiphon import sse
+from antiphon.dialects.common.envelope import seal_reasoning
 from antiphon.dialects.ollama import EventsToHub
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.content import LogProb, OutputText, TopLogProb
 from antiphon.protocol.events import ResponseIncomplete
-from antiphon.protocol.items import FunctionCall, Message
+from antiphon.protocol.items import FunctionCall, Message, Reasoning
 from antiphon.protocol.output_limits import OutputLimits
 
 
@@ -62,3 +66,17 @@ def test_answer_beyond_its_limit_is_cut_off() -> None:
     to_hub.limit_output(OutputLimits(max_items=5))
     to_hub.feed(frames_of(b'{"message":{"content":"Hi"},"done":false}')[0])
     assert isinstance(to_hub.cut_off("max_output_items")[-1], ResponseIncomplete)
+
+
+@pytest.mark.parametrize("reason", ["stop", "length"])
+def test_reasoning_is_sealed_with_the_name_of_its_maker(reason: str) -> None:
+    """RSN-2, RSN-3: each item in an envelope of its own, also if the answer was cut."""
+    lines = [{"thinking": "Hm"}, {"thinking": "."}, {"content": "Four"}, {"thinking": "Well."}]
+    reading = read_frames(
+        [
+            *(sse.Frame("", json.dumps({"message": message, "done": False}).encode()) for message in lines),
+            sse.Frame("", json.dumps({"message": {"content": ""}, "done": True, "done_reason": reason}).encode()),
+        ]
+    )
+    sealed = [item.encrypted_content for item in reading.response.output if isinstance(item, Reasoning)]
+    assert sealed == [seal_reasoning("ollama", {"thinking": text}) for text in ("Hm.", "Well.")]

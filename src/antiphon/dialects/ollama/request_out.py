@@ -302,8 +302,7 @@ class _Messages:
             self.done.append(
                 MessageOut(role="assistant", content=text, thinking=thinking or UNSET, tool_calls=calls or UNSET)
             )
-        for answered in turn.calls:
-            self._add_result(answered)
+        self._add_results(turn.calls)
 
     def _thoughts(self, reasoning: PlacedItem[ReasoningParam]) -> list[str]:
         """The texts of earlier reasoning. RSN-3: reasoning that another maker sealed is left out."""
@@ -313,6 +312,9 @@ class _Messages:
         if item.encrypted_content and (envelope is None or envelope.maker != self._wire.maker):
             self._losses.add(path, "earlier reasoning", "another server made it, and only that server accepts it")
             return []
+        own_text = envelope.content.get("thinking") if envelope is not None else None
+        if isinstance(own_text, str):
+            return [own_text]
         if item.content and item.summary:
             self._losses.add(f"{path}.summary", "the summary of earlier reasoning", "the reasoning itself is sent")
         member = "content" if item.content else "summary"
@@ -339,21 +341,38 @@ class _Messages:
             return Raw(msgspec.json.encode({"arguments": call.arguments}))
         return Raw(text.encode())
 
-    def _add_result(self, answered: AnsweredCall) -> None:
+    def _add_results(self, calls: Sequence[AnsweredCall]) -> None:
+        """Add the results of a turn. TOOL-6: their images follow all results, because templates show images only in
+        user messages. A note replaces each."""
+        labels: list[str] = []
+        images: list[str] = []
+        for answered in calls:
+            call_id = answered.call.item.call_id
+            own_images: list[str] = []
+            self.done.append(self._result(answered, own_images))
+            labels += [f"Image {number} of the result of call {call_id}:" for number in range(1, len(own_images) + 1)]
+            images += own_images
+        if images:
+            self.done.append(MessageOut(role="user", content="\n".join(labels), images=images))
+
+    def _result(self, answered: AnsweredCall, images: list[str]) -> MessageOut:
         call, output = answered.call.item, answered.output
         item: ToolOutputParam = mark_failure_in_text(output.item)
         report_unknown_fields(item, output.path, self._losses)
-        images: list[str] = []
-        text = self._text(item.output, f"{output.path}.output", 0, images)
-        self.done.append(MessageOut(role="tool", content=text, tool_name=self._name(call), tool_call_id=call.call_id))
-        if images:  # TOOL-6: templates show images only in user messages
-            note = f"The images of the result of call {call.call_id}:"
-            self.done.append(MessageOut(role="user", content=note, images=images))
+        text = self._text(item.output, f"{output.path}.output", 0, images, is_result=True)
+        return MessageOut(role="tool", content=text, tool_name=self._name(call), tool_call_id=call.call_id)
 
     def _text(
-        self, content: str | Sequence[ContentParam], path: str, first: int, images: list[str] | None = None
+        self,
+        content: str | Sequence[ContentParam],
+        path: str,
+        first: int,
+        images: list[str] | None = None,
+        *,
+        is_result: bool = False,
     ) -> str:
-        """The text of a content. Its images are added to `images`, if they may stand there."""
+        """The text of a content. Its images are added to `images`, if the message may have some; in the text of a
+        result, a note replaces each."""
         if isinstance(content, str):
             return content
         texts: list[str] = []
@@ -365,6 +384,8 @@ class _Messages:
             else:
                 assert images is not None
                 images.append(data)
+                if is_result:
+                    texts.append(f"[image {len(images)} of this result follows below]")
         return "\n".join(texts)
 
     def _no_place(self, part: ContentParam) -> str:

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from antiphon import sse
+from antiphon.dialects.common.envelope import seal_reasoning
 from antiphon.dialects.common.freeform_tools import FreeformInput
 from antiphon.dialects.common.stream_to_hub import StreamOutcome, StreamToHub, invalid_upstream_data
 from antiphon.dialects.common.tool_names import SendableCalls, ToolNames
@@ -21,6 +22,7 @@ from antiphon.protocol.content import LogProb, TopLogProb
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.nesting import with_nesting_limit
+from antiphon.protocol.open_items import TextPieces
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Response, Usage
 from antiphon.protocol.stamps import Stamps
@@ -54,8 +56,7 @@ class EventsToHub(StreamToHub):
         wire: OllamaWire = OllamaWire(),  # noqa: B008
     ) -> None:
         super().__init__(initial_response, stamps)
-        del wire  # answers of all servers are read in the same way
-        self._answer = _Answer(self._writer, self.losses, ToolNames.for_request(request), stamps)
+        self._answer = _Answer(self._writer, self.losses, ToolNames.for_request(request), stamps, wire.maker)
         self._usage: Usage | None = None
 
     def feed(self, frame: sse.Frame) -> list[StreamEvent]:
@@ -108,14 +109,16 @@ class EventsToHub(StreamToHub):
 class _Answer:
     """Writes the pieces of the message as hub items: reasoning, text and calls, in their order."""
 
-    def __init__(self, writer: ResponseWriter, losses: Losses, names: ToolNames, stamps: Stamps) -> None:
+    def __init__(self, writer: ResponseWriter, losses: Losses, names: ToolNames, stamps: Stamps, maker: str) -> None:
         self._writer = writer
+        self._maker = maker
         self._losses = losses
         self._names = names
         self._calls = SendableCalls("message.tool_calls", losses, stamps.new_id)
         self._items = 0
         self._message: int | None = None
         self._reasoning: int | None = None
+        self._thinking = TextPieces()
 
     def add(self, message: AnswerMessageIn, tokens: list[TokenIn] | None) -> None:
         if message.thinking:
@@ -135,12 +138,16 @@ class _Answer:
         """End the answer. Complete items are closed here; the others are closed with the response."""
         if outcome == "completed":
             self._close_items()
+        else:
+            self._seal_reasoning()
 
     def _add_thinking(self, text: str) -> None:
         if self._reasoning is None:
             self._close_items()
             self._reasoning = self._next_key()
+            self._thinking = TextPieces()
         self._writer.add_reasoning(self._reasoning, text)
+        self._thinking.append(text)
 
     def _add_text(self, text: str, logprobs: list[LogProb]) -> None:
         if self._message is None:
@@ -169,7 +176,14 @@ class _Answer:
             self._writer.add_arguments(key, arguments)
         self._writer.close_item(key)
 
+    def _seal_reasoning(self) -> None:
+        """RSN-3: the envelope names the server that gets the reasoning back."""
+        if self._reasoning is not None:
+            sealed = seal_reasoning(self._maker, {"thinking": "".join(self._thinking)})
+            self._writer.set_encrypted_content(self._reasoning, sealed)
+
     def _close_items(self) -> None:
+        self._seal_reasoning()
         for key in (self._reasoning, self._message):
             if key is not None:
                 self._writer.close_item(key)
