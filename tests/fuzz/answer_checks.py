@@ -34,6 +34,9 @@ def code_in(dialect: str, body: Any, status: int | None = None) -> str | None:
             assert set(error) == {"code", "message", "status", "details"}
             assert status is None or error["code"] == status
             return next(str(detail["reason"]) for detail in error["details"] if "reason" in detail)
+        case "ollama":  # an error has no code
+            assert set(body) == {"error"}
+            return "internal_error" if error.startswith("internal error") else None
         case _:
             assert set(body) == {"error"}
             assert set(error) == {"message", "type", "code", "param"}
@@ -53,13 +56,15 @@ def check_whole(dialect: str, body: bytes) -> None:
         case "messages":
             assert answer["type"] == "message"
             assert answer["stop_reason"]
+        case "ollama":
+            assert (answer["done"], answer["done_reason"]) in ((True, "stop"), (True, "length"))
         case _:
             assert answer["candidates"][0]["finishReason"]
 
 
 def check_stream(dialect: str, out: bytes) -> None:
     """Invariant 1: a stream has one end or one error, and nothing after it."""
-    frames = sse.Decoder().feed(out)
+    frames = [] if dialect == "ollama" else sse.Decoder().feed(out)
     match dialect:
         case "responses":
             assert frames[-1].data == sse.DONE
@@ -70,6 +75,9 @@ def check_stream(dialect: str, out: bytes) -> None:
             _check_ends([_end_of_chunk(msgspec.json.decode(frame.data)) for frame in frames[:-1]])
         case "messages":
             _check_message([msgspec.json.decode(frame.data) for frame in frames], [frame.event for frame in frames])
+        case "ollama":
+            assert out.endswith(b"\n")
+            _check_ends([_end_of_line(msgspec.json.decode(line)) for line in out.splitlines()])
         case _:
             check_gemini([msgspec.json.decode(frame.data) for frame in frames])
 
@@ -94,6 +102,15 @@ def _end_of_chunk(chunk: Any) -> str | None:
         return "usage"
     [choice] = chunk["choices"]
     reason: str | None = choice["finish_reason"]
+    return reason
+
+
+def _end_of_line(line: Any) -> str | None:
+    if "error" in line:
+        assert code_in("ollama", line) != "internal_error"
+        return "error"
+    assert line["done"] is ("done_reason" in line)
+    reason: str | None = line.get("done_reason")
     return reason
 
 

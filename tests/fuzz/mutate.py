@@ -12,6 +12,8 @@ from copy import deepcopy
 from random import Random
 from typing import Any, Final
 
+from antiphon.dialects.dialect import Framing
+
 Container = dict[str, Any] | list[Any]
 
 
@@ -32,11 +34,12 @@ def damaged_bytes(data: bytes, chance: Random) -> bytes:
     return data
 
 
-def damaged_stream(stream: bytes, chance: Random) -> bytes:
+def damaged_stream(stream: bytes, chance: Random, framing: Framing = "sse") -> bytes:
     """A stream with damage inside the JSON of its frames, to their order, or to any byte."""
     if chance.random() < 0.5:
         return damaged_bytes(stream, chance)
-    frames = FRAME.findall(stream)
+    frame_pattern, data_pattern = PATTERNS[framing]
+    frames = frame_pattern.findall(stream)
     for _ in range(chance.choice((1, 1, 2))):
         at = chance.randrange(len(frames))
         match chance.randrange(5):
@@ -47,7 +50,7 @@ def damaged_stream(stream: bytes, chance: Random) -> bytes:
             case 2:
                 frames[at : at + 1] = [frames[at]] * chance.choice((2, 3, 40))
             case _:
-                frames[at] = DATA.sub(lambda found: found[1] + _damaged_data(found[2], chance), frames[at])
+                frames[at] = data_pattern.sub(lambda found: found[1] + _damaged_data(found[2], chance), frames[at])
     return b"".join(frames)
 
 
@@ -350,5 +353,11 @@ Change = Callable[[Any, Any, Random], None]
 CHANGES: Final[list[Change]] = [_drop, _retype, _rename, _duplicate, _swap, _wrap, _twist, _twist]
 Damage = Callable[[bytes, Random], bytes]
 DAMAGES: Final[list[Damage]] = [_flip, _overwrite, _insert, _lose, _repeat, _cut, _move]
-FRAME: Final = re.compile(rb"(?:[^\r\n]*(?:\r\n|\r|\n))*?[^\r\n]*(?:(?:\r\n){2}|\r\r|\n\n)|[^\r\n]+")
-DATA: Final = re.compile(rb"(data: ?)([^\r\n]+)")
+#: How a frame is found in a stream, and the data in a frame.
+PATTERNS: Final[dict[Framing, tuple[re.Pattern[bytes], re.Pattern[bytes]]]] = {
+    "sse": (
+        re.compile(rb"(?:[^\r\n]*(?:\r\n|\r|\n))*?[^\r\n]*(?:(?:\r\n){2}|\r\r|\n\n)|[^\r\n]+"),
+        re.compile(rb"(data: ?)([^\r\n]+)"),
+    ),
+    "json_lines": (re.compile(rb"[^\n]*\n|[^\n]+"), re.compile(rb"()([^\r\n]+)")),
+}

@@ -15,12 +15,12 @@ import msgspec
 import pytest
 from tests.fuzz import answer_checks, corpus
 from tests.fuzz.cases import BATCH, batches, case
-from tests.fuzz.mutate import damaged_bytes, damaged_json, damaged_stream, pieces
+from tests.fuzz.mutate import damaged_bytes, damaged_json, pieces
 from tests.running import BOUND, Running, one_upstream, running, until
 
 from antiphon import testing
 from antiphon.config import Timeouts
-from antiphon.testing import ChatServer, GeminiServer, MessagesServer, Reply, ResponsesServer, turn
+from antiphon.testing import ChatServer, GeminiServer, MessagesServer, OllamaServer, Reply, ResponsesServer, turn
 from antiphon.testing.harness import FakeServer
 from antiphon.upstream.http import HttpTransport
 
@@ -31,9 +31,9 @@ KINDS: dict[str, Any] = {
     "responses": ResponsesServer,
     "messages": MessagesServer,
     "gemini": GeminiServer,
+    "ollama": OllamaServer,
 }
 PLAIN_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n"
-CHUNKED_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 # The other side always closes in the end, so no request should take this long.
 TIMEOUTS = Timeouts(first_byte=10, idle=10, total=15)
 
@@ -52,17 +52,17 @@ def test_damaged_body_is_answered_or_refused(batch: range) -> None:
 
 @batches(4)
 def test_damaged_body_of_another_dialect_is_answered_or_refused_in_its_form(batch: range) -> None:
-    """The same for clients of other dialects, each at its own path; before a strict server of chat, messages or gemini
-    (ERR-1)."""
-    kinds = [(ChatServer, "chat"), (MessagesServer, "messages"), (GeminiServer, "gemini")]
-    kind, upstream_dialect = kinds[batch.start // BATCH % len(kinds)]
+    """The same for clients of other dialects, each at its own path; before a strict server of any other dialect than
+    the hub's (ERR-1)."""
+    kinds = [(dialect, kind) for dialect, kind in KINDS.items() if dialect != "responses"]
+    upstream_dialect, kind = kinds[batch.start // BATCH % len(kinds)]
     with kind(lambda _: HELLO) as upstream, asked(upstream.base_url, upstream_dialect) as client:
         for number in batch:
             with case(number) as chance:
-                (dialect, _), body = chance.choice(list(corpus.OTHER_BODIES.items()))
-                path = chance.choice(corpus.PATHS[dialect])
+                source, body = chance.choice(list(corpus.OTHER_BODIES.items()))
+                path = chance.choice(corpus.paths_of(source))
                 answer = client.post(damaged_json(body, chance), path)
-                check(dialect, *answer)
+                check(source[0], *answer)
                 assert answer[0] < 500 or answer[0] == 529, answer
         client.settle(upstream)
 
@@ -97,21 +97,25 @@ def question(dialect: str, *, stream: bool) -> dict[str, Any]:
             return {"model": "mock-1", "input": "Hi", "stream": stream}
         case "gemini":
             return {"contents": [{"parts": [{"text": "Hi"}]}]}
+        case "ollama":
+            return {"model": "mock-1", "messages": messages, "stream": stream}
         case _:
             return {"model": "mock-1", "max_tokens": 100, "messages": messages, "stream": stream}
 
 
 def damaged_wire(dialect: str, chance: Random) -> bytes:
     """An answer on the wire, with damage in its body or anywhere."""
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: %b\r\n" % corpus.stream_type(dialect).encode()
+    chunked_head = head + b"transfer-encoding: chunked\r\n\r\n"
     match chance.randrange(4):
         case 0:
             return PLAIN_HEAD + damaged_json(chance.choice(corpus.answers(dialect)), chance)
         case 1:
-            return testing.SSE_HEAD + damaged_stream(chance.choice(corpus.streams(dialect)), chance)
+            return head + b"\r\n" + corpus.damaged_stream_of(dialect, chance)
         case 2:
-            return CHUNKED_HEAD + _chunked(damaged_stream(chance.choice(corpus.streams(dialect)), chance), chance)
+            return chunked_head + _chunked(corpus.damaged_stream_of(dialect, chance), chance)
         case _:
-            return damaged_bytes(CHUNKED_HEAD + _chunked(chance.choice(corpus.streams(dialect)), chance), chance)
+            return damaged_bytes(chunked_head + _chunked(chance.choice(corpus.streams(dialect)), chance), chance)
 
 
 def _chunked(body: bytes, chance: Random) -> bytes:
@@ -123,7 +127,7 @@ def check(dialect: str, status: int, headers: dict[str, str], body: bytes) -> No
     assert headers["x-request-id"]
     if status != 200:
         answer_checks.check_error(dialect, status, body)
-    elif headers["content-type"].startswith("text/event-stream"):
+    elif headers["content-type"].startswith(("text/event-stream", "application/x-ndjson")):
         answer_checks.check_stream(dialect, body)
     else:
         answer_checks.check_whole(dialect, body)

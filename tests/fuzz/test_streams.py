@@ -12,8 +12,8 @@ import msgspec
 import pytest
 from tests.fuzz import answer_checks, corpus
 from tests.fuzz.cases import batches, case
-from tests.fuzz.mutate import damaged_bytes, damaged_json, damaged_stream, pieces
-from tests.gateway.scripted import JSON, SSE, ScriptedAnswer
+from tests.fuzz.mutate import damaged_bytes, damaged_json, pieces
+from tests.gateway.scripted import JSON, ScriptedAnswer
 
 from antiphon import sse
 from antiphon.dialects import responses
@@ -77,7 +77,14 @@ def test_damaged_stream_of_gemini_ends_once(batch: range) -> None:
             check_stream("gemini", chance)
 
 
-@pytest.mark.parametrize("client", ["chat", "messages", "gemini"])
+@batches(8)
+def test_damaged_stream_of_ollama_ends_once(batch: range) -> None:
+    for number in batch:
+        with case(number) as chance:
+            check_stream("ollama", chance)
+
+
+@pytest.mark.parametrize("client", ["chat", "messages", "gemini", "ollama"])
 @batches(3)
 def test_damaged_stream_ends_once_for_clients_of_other_dialects(client: str, batch: range) -> None:
     for number in batch:
@@ -99,11 +106,12 @@ def test_damaged_plain_answer_is_a_response_or_an_error(dialect: str, batch: ran
 def test_damaged_stream_for_a_plain_client_is_a_response_or_an_error(dialect: str, batch: range) -> None:
     for number in batch:
         with case(number) as chance:
-            check_whole(dialect, SSE, damaged_stream(chance.choice(corpus.streams(dialect)), chance), chance)
+            headers = {"content-type": corpus.stream_type(dialect)}
+            check_whole(dialect, headers, corpus.damaged_stream_of(dialect, chance), chance)
 
 
 def check_stream(dialect: str, chance: Random) -> None:
-    damaged = damaged_stream(chance.choice(corpus.streams(dialect)), chance)
+    damaged = corpus.damaged_stream_of(dialect, chance)
     turn_of = _asking(dialect, chance)
     losses = chance.random() < 0.3
     ending = chance.choice((None, None, CUT))
@@ -139,7 +147,7 @@ def check_stream(dialect: str, chance: Random) -> None:
 def check_stream_for(client: str, chance: Random) -> None:
     """An upstream of any dialect, for a client of another dialect than the hub's."""
     dialect = chance.choice(corpus.DIALECTS)
-    damaged = damaged_stream(chance.choice(corpus.streams(dialect)), chance)
+    damaged = corpus.damaged_stream_of(dialect, chance)
     turn_of = _asking(dialect, chance)
     ending = chance.choice((None, None, CUT))
     array = {"as_json_array": True} if client == "gemini" and chance.random() < 0.2 else {}
@@ -165,7 +173,7 @@ def check_whole(dialect: str, headers: dict[str, str], damaged: bytes, chance: R
     body, _ = responses.response_from_hub(response, turn.prepared.request)
     if dialect != "responses" or not has_unknown_content(response):
         assert decode_response(body).status == response.status
-    client: Any = chance.choice(("chat", "messages", "gemini"))
+    client: Any = chance.choice(("chat", "messages", "gemini", "ollama"))
     body, _ = CLIENT_DIALECTS[client].response_from_hub(response, turn.prepared.request)
     answer_checks.check_whole(client, body)
 
