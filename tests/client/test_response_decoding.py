@@ -179,7 +179,8 @@ def test_failed_response_without_error_raises() -> None:
 
 @pytest.mark.parametrize("dialect", STRICT)
 def test_endless_stream_ends_as_incomplete_at_the_limit(dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(StreamReader.__init__, "__defaults__", (OutputLimits(max_bytes=1000),))
+    _, *other_defaults = StreamReader.__init__.__defaults__ or ()
+    monkeypatch.setattr(StreamReader.__init__, "__defaults__", (OutputLimits(max_bytes=1000), *other_defaults))
     answer = turn(testing.text(*["word "] * 1000))
     with (
         STRICT[dialect]([answer]) as server,

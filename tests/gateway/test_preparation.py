@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 from tests.fuzz import corpus
+from tests.gateway.scripted import target
 
 from antiphon.dialects.registry import CLIENT_DIALECTS
 from antiphon.errors import ClientFault
 from antiphon.gateway.client_dialect import request_at_path
-from antiphon.gateway.preparation import PreparedRequest, TranslationPlan, prepare_request
+from antiphon.gateway.preparation import PreparedRequest, TranslationPlan, prepare_request, prepare_retry
 from antiphon.gateway.routes import Target
 from antiphon.protocol import codec
 
@@ -36,13 +37,20 @@ def content(prepared: PreparedRequest | str) -> Any:
     return prepared.plan, prepared.body, list(prepared.losses), [codec.encode(request) for request in requests]
 
 
-@pytest.mark.parametrize("target", corpus.targets(), ids=lambda target: target.upstream.profile.name)
-def test_plan_and_prepared_request_can_be_pickled(target: Target) -> None:
-    plan = target.plan_translation(is_stored=True)
+@pytest.mark.parametrize("upstream", corpus.targets(), ids=lambda target: target.upstream.profile.name)
+def test_plan_and_prepared_request_can_be_pickled(upstream: Target) -> None:
+    plan = upstream.plan_translation(is_stored=True)
     for (dialect, _), body in CLIENT_BODIES.items():
         prepared = prepare_body(dialect, body, plan)
         assert content(prepare_body(dialect, body, pickle.loads(pickle.dumps(plan)))) == content(prepared)
         assert content(pickle.loads(pickle.dumps(prepared))) == content(prepared)
+
+
+def test_retry_is_prepared_only_without_a_part_that_the_request_has() -> None:
+    plan = target("chat").plan_translation()
+    request = codec.decode_request(b'{"model": "m", "input": "Hi"}')
+    assert prepare_retry(request, plan, "reasoning") is None
+    assert prepare_retry(request, plan, "encrypted_reasoning") is None
 
 
 @pytest.mark.io
