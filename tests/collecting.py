@@ -1,4 +1,5 @@
-"""Nothing of a request is left for the collector to find, which looks rarely: objects that hold each other would be a leak."""
+"""Nothing of a request is left for the collector to find, which looks rarely: objects that hold each other would be a
+leak."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from contextlib import contextmanager
 
 @contextmanager
 def nothing_to_collect() -> Iterator[None]:
-    """What was made meanwhile by the gateway and is needed no more is gone without the collector. All else is set aside: to look
-    through everything takes a third of a second."""
+    """What was made meanwhile by the gateway and is needed no more is gone without the collector. All else is set
+    aside: to look through everything takes a third of a second."""
     gc.disable()
     gc.freeze()
     try:

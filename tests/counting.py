@@ -9,7 +9,8 @@ from typing import Any
 
 
 def calls_of(action: Callable[[], object]) -> int:
-    """How many functions `action` calls, those written in C included; what it raises is raised after the count has ended."""
+    """How many functions `action` calls, those written in C included; what it raises is raised after the count has
+    ended."""
     count = 0
 
     def note(_frame: FrameType, event: str, _argument: Any) -> None:

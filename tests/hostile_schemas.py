@@ -8,7 +8,8 @@ Schema = dict[str, Any]
 
 
 def references_to(definition: Schema, count: int = 450) -> Schema:
-    """An object whose members all refer to one definition. A description beside a reference has Gemini's dialect write it out."""
+    """An object whose members all refer to one definition. A description beside a reference has Gemini's dialect write
+    it out."""
     reference = {"$ref": "#/$defs/d", "description": "x"}
     return {"type": "object", "$defs": {"d": definition}, "properties": {f"m{at}": reference for at in range(count)}}
 

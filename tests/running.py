@@ -93,7 +93,8 @@ def running(
     condoned: Collection[str] = (),
     **settings: Any,
 ) -> Iterator[Running]:
-    """A gateway for this configuration; its port is any that is free. Violations of the rows in `condoned` are not counted."""
+    """A gateway for this configuration; its port is any that is free. Violations of the rows in `condoned` are not
+    counted."""
     environ = environ or {}
     log = io.StringIO()
     config = msgspec.structs.replace(config, server=msgspec.structs.replace(config.server, port=0))

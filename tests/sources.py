@@ -10,7 +10,8 @@ REPO: Final = Path(__file__).resolve().parents[1]
 
 
 def source_files(*places: str) -> list[Path]:
-    """The files under these folders, and single files by their name. Files that a build or an installation makes are left out."""
+    """The files under these folders, and single files by their name. Files that a build or an installation makes are
+    left out."""
     found = [path for place in places for path in _below(REPO / place)]
     assert found, f"nothing is at {', '.join(places)}"
     return sorted(found)

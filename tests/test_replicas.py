@@ -1,4 +1,5 @@
-"""Several gateways on one store behave as one (API-2): on PostgreSQL across processes of any machine, on SQLite across workers."""
+"""Several gateways on one store behave as one (API-2): on PostgreSQL across processes of any machine, on SQLite across
+workers."""
 
 from __future__ import annotations
 

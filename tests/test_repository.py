@@ -85,7 +85,8 @@ def test_paths_outside_of_the_repository_are_detected(name: str, text: str, outs
 
 
 def _outside(name: str, text: str) -> Iterator[str]:
-    """The paths in the text of a file that lead out of the repository; relative ones are resolved from the folder of the file."""
+    """The paths in the text of a file that lead out of the repository; relative ones are resolved from the folder of
+    the file."""
     yield from FORMERLY_BESIDE.findall(text)
     yield from re.findall(r"\b(?:REPO|ROOT)\.parent\b", text)
     folder = PurePosixPath(name).parent.as_posix()

@@ -1,4 +1,5 @@
-"""Ends a test that runs longer than its time limit: 120 seconds, or what `--time-limit` or the marker `time_limit` says.
+"""Ends a test that runs longer than its time limit: 120 seconds, or what `--time-limit` or the marker `time_limit`
+says.
 
 An alarm raises `TimeLimitExceeded` in the main thread, which fails the test with the stacks of all threads and tasks. The
 run goes on with the next test. If the test still does not end, the process ends with its stacks on standard error;

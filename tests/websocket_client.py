@@ -162,7 +162,8 @@ def masked(payload: bytes, mask: bytes) -> bytes:
 
 
 def upgrade(path: str, key: bytes, *headers: tuple[str, str], host: str = "localhost") -> bytes:
-    """A sound upgrade request; a header whose name is among the usual ones takes its place, an empty value takes it away."""
+    """A sound upgrade request; a header whose name is among the usual ones takes its place, an empty value takes it
+    away."""
     usual = {
         "host": host,
         "connection": "Upgrade",

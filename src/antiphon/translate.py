@@ -1,7 +1,8 @@
 """Translates requests, responses and streams between dialects, without a network. The gateway makes the same calls.
 
-A dialect is `chat`, `responses`, `messages`, `gemini` or `ollama`. A profile describes the server: the one that receives a
-request, or the one that sent an answer. Without a profile, a server of the dialect without special rules is assumed.
+A dialect is `chat`, `responses`, `messages`, `gemini` or `ollama`. A profile describes the server: the one that
+receives a request, or the one that sent an answer. Without a profile, a server of the dialect without special rules is
+assumed.
 
 Example:
     from antiphon import translate

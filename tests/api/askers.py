@@ -1,4 +1,5 @@
-"""A client of each dialect that a gateway answers besides the hub's own: where it asks, in what form, and how it reads answers."""
+"""A client of each dialect that a gateway answers besides the hub's own: where it asks, in what form, and how it reads
+answers."""
 
 from __future__ import annotations
 

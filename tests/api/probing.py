@@ -1,4 +1,5 @@
-"""A gateway that is asked improper things: raw requests, answers taken apart, and what must hold after every one of them.
+"""A gateway that is asked improper things: raw requests, answers taken apart, and what must hold after every one of
+them.
 
 `Probed.settle` is the end of each test: the invariants of docs/errors.md that can be seen from outside, whatever was sent before.
 """

@@ -40,7 +40,8 @@ CODEX = ("openai-beta", "responses_websockets=2026-02-06")
 
 
 class Lab:
-    """`mock-…` is served by the chat server, `other-…` by the responses server. Both say what `says` has for them, then hello."""
+    """`mock-…` is served by the chat server, `other-…` by the responses server. Both say what `says` has for them, then
+    hello."""
 
     def __init__(self, gateway: Running, chat: FakeServer, other: FakeServer, opened: Opened) -> None:
         self.gateway = gateway
@@ -242,8 +243,8 @@ class Full(Hesitant):
 def lab(
     url: str | None = None, *, keys: bool = True, wrap: Any = None, config: Any = None, **settings: Any
 ) -> Iterator[Lab]:
-    """A lab, with a SQLite store of its own unless another is named. With `keys` it knows alice and bob. `config` may change its
-    configuration before it starts."""
+    """A lab, with a SQLite store of its own unless another is named. With `keys` it knows alice and bob. `config` may
+    change its configuration before it starts."""
     found: list[Lab] = []
 
     def script(received: ReceivedRequest) -> Reply:

@@ -1,4 +1,5 @@
-"""Conversations on the wire (API-4): as the openai SDK calls them, and in turns over HTTP and WebSocket, on both stores."""
+"""Conversations on the wire (API-4): as the openai SDK calls them, and in turns over HTTP and WebSocket, on both
+stores."""
 
 from __future__ import annotations
 

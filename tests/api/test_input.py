@@ -301,7 +301,8 @@ NO_CHARACTERS = {
 
 @pytest.mark.parametrize("path", PLACES)
 def test_lone_surrogate_or_invalid_utf8_is_refused_in_every_field(place: Probed, path: str) -> None:
-    """Input: a lone surrogate in input, tool name, metadata, id; invalid UTF-8. The one policy: 400 `invalid_unicode`."""
+    """Input: a lone surrogate in input, tool name, metadata, id; invalid UTF-8. The one policy: 400
+    `invalid_unicode`."""
     for bytes_of in NO_CHARACTERS.values():
         place.post(PLACES[path].encode().replace(b"%", bytes_of)).tells(400, "invalid_unicode", path or None)
     assert place.seen == []

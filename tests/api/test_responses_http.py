@@ -329,8 +329,8 @@ def published_events() -> dict[str, Schema]:
     ],
 )
 def test_stream_has_only_events_of_the_specification(reply: ScriptedTurn, style: str | None) -> None:
-    """STR-8, STR-10, API-6: by default unless a model streams its reasoning, and then in the style `standard`. The official
-    compliance suite refuses every other event, and sends no header that chooses a style."""
+    """STR-8, STR-10, API-6: by default unless a model streams its reasoning, and then in the style `standard`. The
+    official compliance suite refuses every other event, and sends no header that chooses a style."""
     asked = {**STREAMED, "tools": [{"type": "function", "name": "f"}]}
     with ChatServer([reply]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
         answer = gateway.post(asked, **({"antiphon_style": style} if style else {}))

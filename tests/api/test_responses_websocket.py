@@ -1,4 +1,5 @@
-"""`/v1/responses` over a WebSocket, from socket to socket: WS-1 to WS-10, WS-12, WS-13, and the cases of docs/errors.md."""
+"""`/v1/responses` over a WebSocket, from socket to socket: WS-1 to WS-10, WS-12, WS-13, and the cases of
+docs/errors.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What the tests of the command line share: a gateway without a network, streams that look like terminals, answers to give."""
+"""What the tests of the command line share: a gateway without a network, streams that look like terminals, answers to
+give."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What tests of the client share: a gateway over a scripted server, a client that does not wait, and a link that breaks."""
+"""What tests of the client share: a gateway over a scripted server, a client that does not wait, and a link that
+breaks."""
 
 from __future__ import annotations
 
@@ -68,8 +69,8 @@ def gateway(script: Script | None = None, *, store: str = "off", timeouts: Timeo
 
 
 class Link:
-    """A way to a server that lets so many bytes of each answer through, and then breaks; the last limit holds for all that follow,
-    None is no limit."""
+    """A way to a server that lets so many bytes of each answer through, and then breaks; the last limit holds for all
+    that follow, None is no limit."""
 
     def __init__(self, port: int, limits: list[int | None]) -> None:
         self.connections = 0

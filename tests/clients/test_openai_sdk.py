@@ -287,7 +287,8 @@ def test_openai_sdk_waits_for_the_retry_after_of_the_upstream(meet: Meet, monkey
 
 
 def test_broken_stream_raises_api_error_with_the_whole_error(meet: Meet) -> None:
-    """API-6, STR-8: the SDK raises at an `error` event with an `error` object; one without it is an event like others."""
+    """API-6, STR-8: the SDK raises at an `error` event with an `error` object; one without it is an event like
+    others."""
     broken = turn(testing.text("Hel"), testing.end("rst"))
     with meet(broken, broken, broken) as (client, _, _):
         with client.responses.create(**ASKED, stream=True) as stream, pytest.raises(openai.APIError) as raised:

@@ -1,4 +1,5 @@
-"""Bodies without a server: right ones have no findings, wrong ones have, and no body makes the linter fail (C-3, C-6)."""
+"""Bodies without a server: right ones have no findings, wrong ones have, and no body makes the linter fail (C-3,
+C-6)."""
 
 from __future__ import annotations
 

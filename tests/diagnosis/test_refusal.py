@@ -81,7 +81,8 @@ def refused(dialect: ServerDialectName, rule: str) -> tuple[bytes, str]:
 
 @pytest.mark.parametrize(("dialect", "rule"), CASES, ids=str)
 def test_whatever_a_strict_server_refuses_has_a_diagnosis(dialect: ServerDialectName, rule: str) -> None:
-    """C-6: the place that the server names is in it, or one that leads there; a server that names none is helped all the same."""
+    """C-6: the place that the server names is in it, or one that leads there; a server that names none is helped all
+    the same."""
     body, error_text = refused(dialect, rule)
     findings = diagnose(dialect, body, 400, error_text)
     assert findings
@@ -98,7 +99,8 @@ def test_whatever_a_strict_server_refuses_has_a_diagnosis(dialect: ServerDialect
 
 @pytest.mark.parametrize(("dialect", "rule"), EXPECTED, ids=str)
 def test_the_first_finding_names_the_mistake_and_its_place(dialect: ServerDialectName, rule: str) -> None:
-    """C-3, C-6: wrong discriminators, mixed content types, nested tools, missing fields, and the rest of the usual ones."""
+    """C-3, C-6: wrong discriminators, mixed content types, nested tools, missing fields, and the rest of the usual
+    ones."""
     first = diagnose(dialect, *_refused_request(dialect, rule))[0]
     assert (first.rule, first.path) == EXPECTED[dialect, rule]
 
@@ -171,7 +173,8 @@ def test_a_sentence_says_more_than_the_server_did_or_nothing() -> None:
 
 
 def test_refusal_without_end_is_read_up_to_its_bounds() -> None:
-    """An upstream may write what it likes: so many places and words are looked at, each cut, and numbers of any length."""
+    """An upstream may write what it likes: so many places and words are looked at, each cut, and numbers of any
+    length."""
     details = [{"loc": ["body", "messages", "9" * 6_000], "msg": f"{at} " + "word " * 1_000} for at in range(500)]
     refusal = parse_refusal(json.dumps({"detail": details}))
     assert len(refusal.paths) <= 50

@@ -126,7 +126,8 @@ class Network(Watched):
 
 
 class Lab:
-    """A gateway before one scripted server. `says` is what the server answers next; after each case it is well again."""
+    """A gateway before one scripted server. `says` is what the server answers next; after each case it is well
+    again."""
 
     def __init__(self, gateway: Running, upstream: FakeServer, network: Network, dialect: str) -> None:
         self.gateway = gateway
@@ -197,8 +198,8 @@ def request(*, stream: bool = False, model: str = "mock-1", close: bool = True, 
 def laboratory(
     dialect: Any, *others: UpstreamConfig, store: StoreConfig | None = None, **settings: Any
 ) -> Iterator[Lab]:
-    """A lab. `hasty-1` is the same upstream with little patience for silence, `short-1` with little time for the whole. `settings`
-    are those of `running`."""
+    """A lab. `hasty-1` is the same upstream with little patience for silence, `short-1` with little time for the whole.
+    `settings` are those of `running`."""
     lab: list[Lab] = []
     before, level = list(logging.getLogger().handlers), logging.getLogger("antiphon").level
     network = Network()

@@ -1,4 +1,5 @@
-"""docs/errors.md, "Client": clients that disconnect, do not read, send slowly or much at once; over sockets, in both dialects."""
+"""docs/errors.md, "Client": clients that disconnect, do not read, send slowly or much at once; over sockets, in both
+dialects."""
 
 from __future__ import annotations
 

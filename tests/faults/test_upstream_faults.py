@@ -371,7 +371,8 @@ def judge_cut(answer: Told, at: int, first: int, last: int, *, may_lose: bool) -
 @pytest.mark.parametrize("how", ["fin", "rst"])
 @pytest.mark.parametrize("framing", ["chunked", "close"])
 def test_stream_cut_at_any_byte_has_a_valid_outcome(lab: Lab, how: Any, framing: str) -> None:
-    """STR-7, STR-8: before the first event a 502, after it `response.failed`; at every boundary, and inside frames and chunks."""
+    """STR-7, STR-8: before the first event a 502, after it `response.failed`; at every boundary, and inside frames and
+    chunks."""
     frames = lab_frames(lab, CALLS, True)
     pieces = [b"%x\r\n%b\r\n" % (len(frame), frame) for frame in frames] if framing == "chunked" else frames
     start = CHUNKED_HEAD if framing == "chunked" else SSE_HEAD

@@ -16,8 +16,8 @@ PAUSE = 0.05  # seconds between two frames of a slow server
 
 @contextmanager
 def endless_upstream(opening: bytes, frame: bytes, *, pace: str = "flood") -> Iterator[str]:
-    """Its base URL. `pace`: `flood` sends as fast as the gateway reads, `slow` a frame now and then, `silent` only the head,
-    `no head` nothing."""
+    """Its base URL. `pace`: `flood` sends as fast as the gateway reads, `slow` a frame now and then, `silent` only the
+    head, `no head` nothing."""
     stopping = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(0.2)

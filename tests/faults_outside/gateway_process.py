@@ -1,4 +1,5 @@
-"""A gateway under attack, seen from outside: `antiphon serve` in a process of its own, its memory, and how long `/health` takes.
+"""A gateway under attack, seen from outside: `antiphon serve` in a process of its own, its memory, and how long
+`/health` takes.
 
     with gateway_process(tmp_path, upstream.base_url) as gateway, health_prober(gateway) as health:
         gateway.send(b"GET /... hostile bytes")
@@ -115,8 +116,9 @@ def gateway_process(
     upstream: str = "",
     memory_limit_mib: int | None = None,
 ) -> Iterator[GatewayProcess]:
-    """A gateway with one upstream that serves every model. `server` and `upstream` are further lines of their tables, `tables`
-    whole tables of the configuration; `memory_limit_mib` bounds its address space, so that a test cannot exhaust the machine."""
+    """A gateway with one upstream that serves every model. `server` and `upstream` are further lines of their tables,
+    `tables` whole tables of the configuration; `memory_limit_mib` bounds its address space, so that a test cannot
+    exhaust the machine."""
     config, log = folder / "antiphon.toml", folder / "gateway.log"
     config.write_text(
         CONFIG.format(server=server, store=store, tables=tables, dialect=dialect, base_url=base_url, upstream=upstream)
@@ -141,7 +143,8 @@ def gateway_process(
 
 @contextmanager
 def health_prober(gateway: GatewayProcess) -> Iterator[Health]:
-    """Asks `/health` every 10 ms from a process of its own while the block runs and half a second longer; the result follows it.
+    """Asks `/health` every 10 ms from a process of its own while the block runs and half a second longer; the result
+    follows it.
 
     The gateway must still run when the block ends. A probe that waits then is counted to its end.
     """

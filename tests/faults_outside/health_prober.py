@@ -1,4 +1,5 @@
-"""Asks a gateway's `/health` until its input is closed and a moment longer, then prints how long the slowest answer took.
+"""Asks a gateway's `/health` until its input is closed and a moment longer, then prints how long the slowest answer
+took.
 
     python -m tests.faults_outside.health_prober PORT
 

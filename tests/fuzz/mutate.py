@@ -84,7 +84,8 @@ def _place(inside: list[Any], chance: Random) -> tuple[Container, Any]:
 
 
 def _value(chance: Random) -> Any:
-    """Something that does not belong there; one of its own, since what is put into it later must not be in others too."""
+    """Something that does not belong there; one of its own, since what is put into it later must not be in others
+    too."""
     return deepcopy(chance.choice(VALUES))
 
 

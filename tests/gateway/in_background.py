@@ -1,4 +1,5 @@
-"""A gateway that works in the background for tests, and how they talk to it: leases are short, and every stream is judged."""
+"""A gateway that works in the background for tests, and how they talk to it: leases are short, and every stream is
+judged."""
 
 from __future__ import annotations
 

@@ -200,7 +200,8 @@ class _Author:
         return [self._message(role, self._one("", self.text(), parts))]
 
     def _calls(self, orderly: bool) -> list[ItemParam]:
-        """Calls of one turn with their outputs after them; perhaps with words before them, or between them and the outputs."""
+        """Calls of one turn with their outputs after them; perhaps with words before them, or between them and the
+        outputs."""
         ids = self._draw(st.lists(CALL_IDS, min_size=1, max_size=3, unique=True))
         calls = [self._call(call_id, plain=orderly) for call_id in ids]
         if orderly:

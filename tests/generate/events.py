@@ -113,7 +113,8 @@ def requests() -> st.SearchStrategy[Request]:
     )
 
 
-# Texts as they come in pieces: nothing, halves of words, separators that are no line endings, joined emoji, NUL, forged frames.
+# Texts as they come in pieces: nothing, halves of words, separators that are no line endings, joined emoji, NUL, forged
+# frames.
 PIECES = st.sampled_from(
     [
         "",

@@ -47,7 +47,8 @@ def _amended(schema: Any) -> Any:
 
 
 def alternatives(schema: Schema) -> list[Schema]:
-    """The plain schemas behind references, `anyOf`, `oneOf` and `allOf`: each has a `type` of its own, or none for any JSON."""
+    """The plain schemas behind references, `anyOf`, `oneOf` and `allOf`: each has a `type` of its own, or none for any
+    JSON."""
     if "$ref" in schema:
         return alternatives(published()[schema["$ref"].rsplit("/", 1)[1]])
     if "allOf" in schema:

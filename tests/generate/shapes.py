@@ -1,4 +1,5 @@
-"""Documents made from our own types, with what is beyond the specification in them, and where in a document what stands.
+"""Documents made from our own types, with what is beyond the specification in them, and where in a document what
+stands.
 
 `documents(type)` are valid ones. `spots(document, type)` walks a document beside its type and tells every place that is ours to
 judge: where it stands, what may stand there, and whether it could be left out.

@@ -223,7 +223,8 @@ def shared() -> Iterator[Place]:
 
 @pytest.fixture
 def place(shared: Place) -> Iterator[Place]:
-    """The shared server: after every test it has no connection left, and answers (docs/errors.md, invariants 4 and 6)."""
+    """The shared server: after every test it has no connection left, and answers (docs/errors.md, invariants 4 and
+    6)."""
     shared.app.__init__()  # type: ignore[misc]
     yield shared
     shared.app.gate.set()

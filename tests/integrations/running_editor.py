@@ -1,4 +1,5 @@
-"""Runs a real VS Code: code-server on a free loopback port, a browser that shows it, and an extension that calls its models.
+"""Runs a real VS Code: code-server on a free loopback port, a browser that shows it, and an extension that calls its
+models.
 
 `make test-vscode` installs the programs into `.editor`. All files of the editor are in a folder of the test, and all processes end
 with the test.

@@ -578,7 +578,8 @@ def _thinking(received: ReceivedRequest) -> testing.Reply:
 
 
 def _reader(received: ReceivedRequest) -> testing.Reply:
-    """Reads a.py with a tool of the editor and describes it. Answers other requests of the editor too, such as for a title."""
+    """Reads a.py with a tool of the editor and describes it. Answers other requests of the editor too, such as for a
+    title."""
     if b"tool_result" in received.body:
         return turn(testing.text("It prints ", "`hello`."), testing.usage(5, 2))
     if b"read_file" not in received.body:

@@ -1,5 +1,6 @@
-"""The extension for VS Code: its manifest, its package, and its own tests, which use a stand-in for VS Code and a running gateway.
-The heavy tests need npm; `make test-extension` runs them. `test_vscode_editor.py` tests the extension in the real VS Code."""
+"""The extension for VS Code: its manifest, its package, and its own tests, which use a stand-in for VS Code and a
+running gateway. The heavy tests need npm; `make test-extension` runs them. `test_vscode_editor.py` tests the extension
+in the real VS Code."""
 
 from __future__ import annotations
 

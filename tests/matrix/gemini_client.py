@@ -1,4 +1,5 @@
-"""The official `google-genai` SDK as a client of the Gemini API. Its `chats` keep the history, as they do for its users."""
+"""The official `google-genai` SDK as a client of the Gemini API. Its `chats` keep the history, as they do for its
+users."""
 
 from __future__ import annotations
 

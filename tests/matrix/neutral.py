@@ -1,4 +1,5 @@
-"""What is said in a cell of the matrix, in nobody's dialect: a client reads answers into this, a server what it was told."""
+"""What is said in a cell of the matrix, in nobody's dialect: a client reads answers into this, a server what it was
+told."""
 
 from __future__ import annotations
 

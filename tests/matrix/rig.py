@@ -49,8 +49,8 @@ class Rig:
         self._heads = heads
 
     def losses(self, *, streams: bool) -> list[Loss]:
-        """All that was lost on the way of the last request and its answer, there and back. What was known when the answer began is
-        in its head (F-4)."""
+        """All that was lost on the way of the last request and its answer, there and back. What was known when the
+        answer began is in its head (F-4)."""
         head = self._heads[-1]
         id = head["x-request-id"]
         until(lambda: any(file.id == id for file in trace_files(self._traces)))

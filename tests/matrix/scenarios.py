@@ -27,7 +27,8 @@ from tests.matrix.neutral import (
 from antiphon import testing
 from antiphon.testing.script import TurnElement as Scripted
 
-#: Counted by each API in its own way: cached tokens inside the prompt or beside it, thoughts inside the answer or beside it.
+#: Counted by each API in its own way: cached tokens inside the prompt or beside it, thoughts inside the answer or
+#: beside it.
 USAGE: Final = Usage(input=30, cached=8, output=12, reasoning=5)
 SPOKEN_USAGE: Final = Usage(input=30, cached=8, output=12, reasoning=0)
 SIGNATURE: Final = "c2lnbmVkIGJ5IHRoZSBzZXJ2ZXI="  # base64, as real ones are
@@ -69,8 +70,8 @@ class Scenario(Struct, frozen=True, kw_only=True):
     breaks: bool = False
 
     def told_before(self, turn: int, lifted: str = "") -> list[Told]:
-        """What the server must have been told when it gives its answer number `turn`; where an image stands in no result, with what
-        is said of it (`lifted` is the word for it) in its place and before it."""
+        """What the server must have been told when it gives its answer number `turn`; where an image stands in no
+        result, with what is said of it (`lifted` is the word for it) in its place and before it."""
         told: list[Told] = [User(self.asked.text), *([Image(PIXEL)] if self.asked.image else [])]
         for done in self.turns[:turn]:
             told += [said for said in done.said if isinstance(said, Text | Call)]

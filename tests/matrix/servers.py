@@ -75,7 +75,8 @@ class Server:
         return body
 
     def broken(self, said: list[Scripted], gate: testing.Gate) -> Reply:
-        """An answer that breaks off behind the gate: in a stream with an error of this dialect, else in the middle of the body."""
+        """An answer that breaks off behind the gate: in a stream with an error of this dialect, else in the middle of
+        the body."""
         return testing.turn(said[0], testing.wait(gate), testing.raw(self.kind.fault), testing.end("fin"))
 
     def _next(self, _: ReceivedRequest) -> Reply:
@@ -206,7 +207,8 @@ KINDS: Final = [
         profile="openai",
         make=lambda script: ResponsesServer(script, strict_fields=True),
         told=_responses_told,
-        # What is sealed is the server's own affair: it refuses what it has not made. That it is there is what is looked at.
+        # What is sealed is the server's own affair: it refuses what it has not made. That it is there is what is looked
+        # at.
         thoughts=lambda body: ["sealed" for item in body["input"] if item.get("encrypted_content")],
         own="sealed",
         schema=lambda body: body["text"]["format"]["schema"],

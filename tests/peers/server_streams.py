@@ -82,7 +82,8 @@ def gemini_call(arguments: str, id: str | None = None) -> dict[str, Any]:
 
 
 def responses(*items: list[dict[str, Any]], reason: str | None = None, usage: Any = None) -> list[bytes]:
-    """A stream of responses around the events of its items. The terminal response lists none of them, as with poor servers."""
+    """A stream of responses around the events of its items. The terminal response lists none of them, as with poor
+    servers."""
     begun = {"type": "response.created", "response": {"id": "resp_up", "status": "in_progress", "output": []}}
     status = "incomplete" if reason else "completed"
     details = {"incomplete_details": {"reason": reason}} if reason else {}
@@ -133,7 +134,8 @@ def reasoning_item(index: int, thought: str) -> list[dict[str, Any]]:
 def call_item(
     index: int, call_id: str, arguments: str, *, ids: tuple[str, str, str] | None = None, only_in: str = ""
 ) -> list[dict[str, Any]]:
-    """A call. `ids` are those of its beginning, its middle and its end; `only_in` says which event alone has the arguments."""
+    """A call. `ids` are those of its beginning, its middle and its end; `only_in` says which event alone has the
+    arguments."""
     first, middle, last = ids or (f"fc_{index}",) * 3
     item = {"type": "function_call", "call_id": call_id, "name": "get_weather", "status": "completed"}
     at = {"item_id": middle, "output_index": index}

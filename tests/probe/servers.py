@@ -1,4 +1,5 @@
-"""Servers with constraints that real ones have, on top of the strict fakes: what they refuse, and what they forget in silence."""
+"""Servers with constraints that real ones have, on top of the strict fakes: what they refuse, and what they forget in
+silence."""
 
 from __future__ import annotations
 
@@ -368,7 +369,8 @@ ONLY_STRINGS: Final = Constraint(
     shows={"user.parts": "refused"},
 )
 
-#: D-1, to the letter of the published table: messages and outputs are the only items, `output_text` stands in no input, and a
+#: D-1, to the letter of the published table: messages and outputs are the only items, `output_text` stands in no input,
+#: and a
 #: provider behind refuses outputs, since no call is ever told to it.
 VERCEL: Final = [
     Constraint(

@@ -1,4 +1,5 @@
-"""An agent behind the gateway: every dialect of clients, state, background work, a WebSocket, cancellation, slow readers (F-5)."""
+"""An agent behind the gateway: every dialect of clients, state, background work, a WebSocket, cancellation, slow
+readers (F-5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Requests of every kind that a quirk may meet. Every text in them is a word of its own, so that a lost or moved one is seen."""
+"""Requests of every kind that a quirk may meet. Every text in them is a word of its own, so that a lost or moved one is
+seen."""
 
 from __future__ import annotations
 
@@ -56,7 +57,8 @@ HINT = {"cache_control": Raw(b'{"type":"ephemeral"}')}
 
 @st.composite
 def requests(draw: st.DrawFn) -> Request:
-    """A request with a history: messages of all roles, calls and results (also inside messages), reasoning, images, extensions."""
+    """A request with a history: messages of all roles, calls and results (also inside messages), reasoning, images,
+    extensions."""
     make = _Maker(draw)
     first = make.word()
     makers: list[Callable[[], ItemParam]] = [

@@ -60,7 +60,8 @@ def test_fold_of_writer_events_equals_the_response_STR_6(life: Life) -> None:
 @given(responses())
 @settings(max_examples=40)
 def test_fold_of_a_replay_equals_the_response_ITEM_7(response: Response) -> None:
-    """Ids, statuses, phases, citations, logprobs, sealed reasoning, namespaces, extensions, times, usage and error included."""
+    """Ids, statuses, phases, citations, logprobs, sealed reasoning, namespaces, extensions, times, usage and error
+    included."""
     events = replay(response)
     assert find_violations(events) == []
     assert fold(events) == response

@@ -1,4 +1,5 @@
-"""Finds the dialect of a recorded exchange by its path, or by the shape of its answer, and makes a `Recording` of it."""
+"""Finds the dialect of a recorded exchange by its path, or by the shape of its answer, and makes a `Recording` of
+it."""
 
 from __future__ import annotations
 

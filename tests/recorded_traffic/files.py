@@ -1,5 +1,5 @@
-"""Finds the recordings in a folder and reads them: cassettes of VCR for Ruby and of vcrpy, streams with one event on each
-line, and answers as JSON. A file may be compressed with gzip."""
+"""Finds the recordings in a folder and reads them: cassettes of VCR for Ruby and of vcrpy, streams with one event on
+each line, and answers as JSON. A file may be compressed with gzip."""
 
 from __future__ import annotations
 

@@ -62,7 +62,8 @@ def sql(statement: str, url: str | None = None) -> str:
 
 @contextlib.contextmanager
 def stopped() -> Iterator[None]:
-    """Ends the server as an administrator would: whoever is connected is told and cut off. Starts it again, at the same address."""
+    """Ends the server as an administrator would: whoever is connected is told and cut off. Starts it again, at the same
+    address."""
     _cluster().server.stop()
     try:
         yield
@@ -126,7 +127,8 @@ def _end(guard: subprocess.Popen[bytes]) -> None:
         guard.wait(5)
 
 
-# Waits for the pipe to end; then nobody needs the data any more, so the server is not asked to finish anything. A process that has
+# Waits for the pipe to end; then nobody needs the data any more, so the server is not asked to finish anything. A
+# process that has
 # ended may be seen for a long while yet, as a zombie, until whoever is the first of all processes takes notice.
 GUARD = """
 trap '' INT TERM HUP

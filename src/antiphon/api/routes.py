@@ -1,4 +1,5 @@
-"""The table of routes: every path with its methods, their endpoints, and their descriptions for the OpenAPI document."""
+"""The table of routes: every path with its methods, their endpoints, and their descriptions for the OpenAPI
+document."""
 
 from __future__ import annotations
 

@@ -142,7 +142,8 @@ def open_compactions(
 
 def select_verbatim_items(items: list[ItemParam], token_limit: int) -> tuple[list[ItemParam], list[ItemParam]]:
     """The permanent items of a conversation, and the items to keep verbatim in about `token_limit` tokens: half for
-    earlier user messages, half for the newest steps. The last user message and calls without outputs are always kept."""
+    earlier user messages, half for the newest steps. The last user message and calls without outputs are always kept.
+    """
     permanent_by_fingerprint = {fingerprint(item): item for item in items if is_permanent(item)}
     turn_items = [item for item in items if not is_permanent(item) and not is_summary(item)]
     last_user_message_index = last_user_index(turn_items)

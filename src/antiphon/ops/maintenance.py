@@ -1,7 +1,7 @@
 """Runs the maintenance tasks of a process: retention, the writing of usage, garbage collection.
 
-A task handles the errors that it expects. If another error ends it, the error is logged with its traceback, and the task
-is started again after `RESTART_DELAY` seconds. The process goes on serving.
+A task handles the errors that it expects. If another error ends it, the error is logged with its traceback, and the
+task is started again after `RESTART_DELAY` seconds. The process goes on serving.
 """
 
 from __future__ import annotations

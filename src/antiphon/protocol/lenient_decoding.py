@@ -176,7 +176,8 @@ class StructDecoder(LenientDecoder):
             if tag not in (None, self.tag):
                 tag_path = member_path(path, self._tag_field)
                 raise InvalidValue(
-                    f"{tag_path}: expected {describe_choices([str(self.tag)])}, got {excerpt(members[self._tag_field])}",
+                    f"{tag_path}: expected {describe_choices([str(self.tag)])}, "
+                    f"got {excerpt(members[self._tag_field])}",
                     param=tag_path,
                 )
         return self.build_struct(members, path)

@@ -1,7 +1,8 @@
 """Strict, scripted fake servers of every dialect, for tests of programs that call a model, and for measurements.
 
-`ChatServer`, `ResponsesServer`, `MessagesServer`, `GeminiServer` and `OllamaServer` listen on a loopback port and answer by a script, a
-list of replies: `ChatServer([turn(text("Hello"))])`. `antiphon.testing.fixtures` has pytest fixtures that start them.
+`ChatServer`, `ResponsesServer`, `MessagesServer`, `GeminiServer` and `OllamaServer` listen on a loopback port and
+answer by a script, a list of replies: `ChatServer([turn(text("Hello"))])`. `antiphon.testing.fixtures` has pytest
+fixtures that start them.
 """
 
 from antiphon.testing.chat.server import ChatServer

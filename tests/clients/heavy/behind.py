@@ -1,4 +1,5 @@
-"""The servers behind the gateway while a real client works: strict ones, each under the profile of a well-known provider.
+"""The servers behind the gateway while a real client works: strict ones, each under the profile of a well-known
+provider.
 
 The model follows a plan by how many results it has been given, so a client may ask for a title or a summary in between. What a
 server was sent is read into one form, whatever its dialect.
@@ -28,7 +29,8 @@ class Call(NamedTuple):
 
 
 class Conversation(NamedTuple):
-    """What a server was sent: the tools it may call, its calls, their results by id, and how many of its thoughts came back."""
+    """What a server was sent: the tools it may call, its calls, their results by id, and how many of its thoughts came
+    back."""
 
     tools: list[str]
     calls: list[Call]
@@ -48,8 +50,9 @@ class Behind(NamedTuple):
     def gateway(
         self, plan: Mapping[int, Reply], kept_in: str = "off", statuses: Collection[int] = (200,), aside: str = ASIDE
     ) -> Iterator[tuple[Running, FakeServer]]:
-        """A gateway before such a server, whose model says this after so many results; all was well on the wire when it is over,
-        and the client had these statuses and no others. What is asked without tools is answered with `aside`."""
+        """A gateway before such a server, whose model says this after so many results; all was well on the wire when
+        it is over, and the client had these statuses and no others. What is asked without tools is answered with
+        `aside`."""
 
         def reply(received: ReceivedRequest) -> Reply:
             told = self.read(received.json)

@@ -1,4 +1,5 @@
-"""Runs the clients that `make test-clients` installs into `.clients`: with an environment of its own, no input, and a time limit.
+"""Runs the clients that `make test-clients` installs into `.clients`: with an environment of its own, no input, and a
+time limit.
 
 Each runs in a process group of its own, which is ended whatever happens. None of them has a way out of this machine: an address
 that leads nowhere stands as their proxy, so a client that asks for more than the gateway is found out.

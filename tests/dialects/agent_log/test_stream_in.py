@@ -1,4 +1,5 @@
-"""Thread events and lines of an agent as hub events: the two tables of VT Code's document, updates, failures, late events."""
+"""Thread events and lines of an agent as hub events: the two tables of VT Code's document, updates, failures, late
+events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""One message, a hundred spellings: Hypothesis draws what a model says and the habits of the server that says it in chunks.
+"""One message, a hundred spellings: Hypothesis draws what a model says and the habits of the server that says it in
+chunks.
 
 The law is that the habits do not matter. `messages()` are what is said, `habits()` how, `spelled(message, habit, draw)` the chunks.
 """
@@ -14,7 +15,8 @@ from hypothesis import strategies as st
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
-# Words, tags that are none, joined emoji, separators, forged frames. Texts do not begin with white space: a tag would eat it.
+# Words, tags that are none, joined emoji, separators, forged frames. Texts do not begin with white space: a tag would
+# eat it.
 TEXTS = st.text(alphabet=st.sampled_from('ab "\\<>{}/é😀\u2028\n'), min_size=1, max_size=14).filter(
     lambda text: not text[0].isspace()
 )

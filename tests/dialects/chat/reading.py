@@ -1,4 +1,5 @@
-"""How the tests of this dialect read answers: one request that offers every kind of tool, stamps that count, and what was said."""
+"""How the tests of this dialect read answers: one request that offers every kind of tool, stamps that count, and what
+was said."""
 
 from __future__ import annotations
 

@@ -462,7 +462,8 @@ def test_list_of_the_null_type_alone_is_the_null_type() -> None:
 
 @pytest.mark.parametrize(("length", "end"), [(MAX_TEXT_LENGTH - 1, "…"), (MAX_TEXT_LENGTH, "p")])
 def test_step_is_added_to_a_path_up_to_a_bound(length: int, end: str) -> None:
-    """A path with a further step is longer than the text of a loss, so it is cut. A path of that length gets no step."""
+    """A path with a further step is longer than the text of a loss, so it is cut. A path of that length gets no
+    step."""
     losses = Losses()
     narrow_schema({"type": "string", "acme": 1}, OPENAPI_SUBSET, "p" * length, losses)
     assert [loss.path for loss in losses] == ["p" * (MAX_TEXT_LENGTH - 1) + end]

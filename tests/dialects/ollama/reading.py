@@ -1,4 +1,5 @@
-"""Test helpers that read answers of Ollama servers: a request with every kind of tool, and a summary of the response."""
+"""Test helpers that read answers of Ollama servers: a request with every kind of tool, and a summary of the
+response."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Poor servers, made from good ones: a legal life as JSON events, and habits that leave out or spoil what poor servers do.
+"""Poor servers, made from good ones: a legal life as JSON events, and habits that leave out or spoil what poor servers
+do.
 
 Every habit leaves enough to know what was said, so what is read from a poor life must say the same as the rich one.
 """

@@ -673,7 +673,8 @@ def test_a_signature_from_a_script_is_remembered() -> None:
     signatures.check_part({"text": "a", "thoughtSignature": signatures.accept_scripted("sig 1")})
 
 
-# What a server demands of everyone: (limits, body, what follows the model, headers, status and words; None where it is taken).
+# What a server demands of everyone: (limits, body, what follows the model, headers, status and words; None where it is
+# taken).
 DEMANDS: dict[str, tuple[GeminiLimits, Any, str, dict[str, str], tuple[int, str] | None]] = {
     "no key": (GeminiLimits(key="k"), full({}), ":generateContent", {}, (403, "unregistered callers")),
     "a wrong key": (

@@ -746,7 +746,8 @@ def test_every_conversation_that_the_dialect_writes_is_taken(request_: Request) 
 
 
 def test_thoughts_are_known_to_who_gave_them_and_to_nobody_else() -> None:
-    """RSN-3, at its source: what a server did not sign it refuses, and a script's own signatures are the server's too."""
+    """RSN-3, at its source: what a server did not sign it refuses, and a script's own signatures are the server's
+    too."""
     thoughts = IssuedThoughts()
     assert thoughts.issue("so", None) == signature_of("so")
     assert thoughts.issue("so", "own") == "own"

@@ -50,7 +50,8 @@ async def check_json_schema(session: CaseSession) -> None:
             pass
         case _:
             session.report(
-                f"the text is {format_value(text_of(response))}; expected JSON that follows the schema: a name and an age",
+                f"the text is {format_value(text_of(response))}; expected JSON that follows the schema: a name and an "
+                "age",
                 exchange,
             )
     match exchange.json.get("text"):

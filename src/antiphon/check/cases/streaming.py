@@ -93,7 +93,8 @@ async def check_two_streamed_calls(session: CaseSession) -> None:
         raise SkipCase("the model did not make two tool calls in one turn")
     if len({call.call_id for call in calls}) < len(calls):
         session.report(
-            f"the calls have the same call_id: {', '.join(call.call_id for call in calls)}; expected a unique id for each",
+            f"the calls have the same call_id: {', '.join(call.call_id for call in calls)}; expected a unique id for "
+            "each",
             exchange,
         )
     session.report_flaws(exchange.stream.flaws_of("STR-6", "STR-9", "ITEM-6"), exchange)
@@ -173,8 +174,8 @@ async def check_same_response(session: CaseSession) -> None:
         whole_value, streamed_value = whole_exchange.json.get(name, MISSING), final_response.get(name, MISSING)
         if whole_value != streamed_value:
             session.report(
-                f"{name} is {format_value(whole_value)} in a whole response and {format_value(streamed_value)} at the end "
-                "of a stream; expected the same value",
+                f"{name} is {format_value(whole_value)} in a whole response and {format_value(streamed_value)} at the "
+                "end of a stream; expected the same value",
                 stream_exchange,
             )
 

@@ -96,7 +96,8 @@ async def check_model_list(session: CaseSession) -> None:
                     break
         case _:
             session.report(
-                'the body is not a list of models; expected {"object": "list", "data": [{"id": "…", "object": "model"}]}',
+                'the body is not a list of models; expected {"object": "list", "data": [{"id": "…", "object": '
+                '"model"}]}',
                 exchange,
             )
 

@@ -11,7 +11,8 @@ from typing import Final, Literal
 
 from antiphon.errors import ApiError, ClientFault
 
-#: The part that a server refused: the reasoning in the history, the request for encrypted reasoning, the thinking setting,
+#: The part that a server refused: the reasoning in the history, the request for encrypted reasoning, the thinking
+#: setting,
 #: or its form.
 RefusedPart = Literal[
     "reasoning",

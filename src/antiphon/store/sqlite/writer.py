@@ -104,7 +104,8 @@ class WriterThread:
         try:
             outcomes = self._run_transaction(batch)
         except Exception as error:
-            # The callers get the error, unchanged if it is not an error of SQLite. The next batch uses a new connection,
+            # The callers get the error, unchanged if it is not an error of SQLite. The next batch uses a new
+            # connection,
             # which recovers from errors of this one.
             self._disconnect()
             expiry_time = time.monotonic() - self._lock_timeout if isinstance(error, apsw.BusyError) else math.inf
