@@ -17,6 +17,10 @@ def _chat_answer(content: Any = "Hello.", **members: Any) -> Json:
     return {"choices": [{"index": 0, "message": {"role": "assistant", "content": content, **members}}]}
 
 
+def _ollama_answer(content: str = "Hello.", **members: Any) -> Json:
+    return {"message": {"role": "assistant", "content": content, **members}}
+
+
 def _end_of_answer(chat: str, status: Json, messages: str, gemini: str) -> dict[ServerDialectName, Json]:
     return {
         "chat": {"choices": [{"message": {"content": "Hello."}, "finish_reason": chat}]},
@@ -71,6 +75,7 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
                 "responses": {"output": [_hub_text()]},
                 "messages": {"content": [HELLO_TEXT]},
                 "gemini": _gemini_answer({"text": "Hello."}),
+                "ollama": _ollama_answer(),
             },
             mark="Hello.",
         ),
@@ -92,6 +97,12 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
                         {"functionCall": {"id": f"call_{name}", "name": name, "args": {"city": "Bonn"}}}
                         for name in ("one", "two")
                     ),
+                ),
+                "ollama": _ollama_answer(
+                    tool_calls=[
+                        {"id": f"call_{name}", "function": {"name": name, "arguments": {"city": "Bonn"}}}
+                        for name in ("one", "two")
+                    ]
                 ),
             },
             mark="Bonn",
@@ -137,7 +148,7 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
                 "messages": {"content": [{"type": "text", "text": "I will not."}], "stop_reason": "refusal"},
             },
             mark="I will not.",
-            note="text, with the reason at the end",
+            note="text; if the API has one, with the reason at the end",
         ),
         Feature(
             "citations of web pages",
@@ -230,13 +241,17 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
                         }
                     ]
                 },
+                "ollama": {"logprobs": [{"token": "Hello.", "logprob": -0.125, "bytes": [72], "top_logprobs": []}]},
             },
             mark="-0.125",
             note="without the bytes of each token",
         ),
         Feature(
             "image",
-            {"gemini": _gemini_answer({"inlineData": {"mimeType": "image/png", "data": PIXEL}})},
+            {
+                "gemini": _gemini_answer({"inlineData": {"mimeType": "image/png", "data": PIXEL}}),
+                "ollama": _ollama_answer(images=[PIXEL]),
+            },
             mark=PIXEL,
         ),
         Feature(
@@ -300,6 +315,7 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
                 },
                 "messages": {"content": [{"type": "thinking", "thinking": "Hm.", "signature": ""}, HELLO_TEXT]},
                 "gemini": _gemini_answer({"text": "Hm.", "thought": True}, {"text": "Hello."}),
+                "ollama": _ollama_answer(thinking="Hm."),
             },
             mark="Hm.",
             note="a summary",
@@ -337,12 +353,15 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
     "End of the answer": [
         Feature(
             "truncated by the token limit",
-            _end_of_answer(
-                "length",
-                {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}},
-                "max_tokens",
-                "MAX_TOKENS",
-            ),
+            {
+                **_end_of_answer(
+                    "length",
+                    {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}},
+                    "max_tokens",
+                    "MAX_TOKENS",
+                ),
+                "ollama": {"done_reason": "length"},
+            },
         ),
         Feature(
             "stopped by a filter",
@@ -383,6 +402,7 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
                 "gemini": {
                     "usageMetadata": {"promptTokenCount": 100, "candidatesTokenCount": 20, "totalTokenCount": 120}
                 },
+                "ollama": {"prompt_eval_count": 100, "eval_count": 20},
             },
         ),
         Feature(
@@ -405,6 +425,8 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
                     }
                 },
             },
+            other_marks=('"prompt_eval_count":100',),
+            note="counted as input tokens",
         ),
         Feature(
             "reasoning tokens (Gemini counts them separately)",
@@ -428,6 +450,8 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
                     "usageMetadata": {"promptTokenCount": 100, "candidatesTokenCount": 5, "thoughtsTokenCount": 15}
                 },
             },
+            other_marks=('"eval_count":20',),
+            note="counted as output tokens",
         ),
         Feature(
             "tokens written to a cache",
@@ -446,4 +470,5 @@ BROKEN_STREAMS: Final[dict[ServerDialectName, bytes]] = {
     % ERROR_MESSAGE,
     "messages": b'event: error\ndata: {"type":"error","error":{"type":"api_error","message":"%b"}}\n\n' % ERROR_MESSAGE,
     "gemini": b'data: {"error":{"code":500,"status":"INTERNAL","message":"%b"}}\n\n' % ERROR_MESSAGE,
+    "ollama": b'{"error":"%b"}\n' % ERROR_MESSAGE,
 }

@@ -27,6 +27,8 @@ class Feature(NamedTuple):
     note: str = ""
     # Texts that show the feature in another form, besides `mark`.
     other_marks: tuple[str, ...] = ()
+    # A text whose absence shows the feature in another form.
+    absent_mark: str = ""
     # Fields that are also sent, or replace fields of the same name, but are not expected.
     extra_fields: Mapping[ServerDialectName, Json] = MappingProxyType({})
     # The content of the reasoning envelope by dialect, and whether it is from the receiving server.

@@ -25,9 +25,13 @@ HI_HUB: Final = {"type": "message", "role": "user", "content": "Hi"}
 
 
 def _user_message(
-    chat: Json | None = None, responses: Json | None = None, messages: Json | None = None, gemini: Json | None = None
+    chat: Json | None = None,
+    responses: Json | None = None,
+    messages: Json | None = None,
+    gemini: Json | None = None,
+    ollama: Json | None = None,
 ) -> dict[ServerDialectName, Json]:
-    """Return a user message with one part."""
+    """Return a user message with one part; for Ollama, a user message with these members."""
     fields: dict[ServerDialectName, Json] = {}
     if chat:
         fields["chat"] = {"messages": [{"role": "user", "content": [chat]}]}
@@ -37,6 +41,8 @@ def _user_message(
         fields["messages"] = {"messages": [{"role": "user", "content": [messages]}]}
     if gemini:
         fields["gemini"] = {"contents": [{"role": "user", "parts": [gemini]}]}
+    if ollama:
+        fields["ollama"] = {"messages": [{"role": "user", **ollama}]}
     return fields
 
 
@@ -75,25 +81,35 @@ def _tool_result(chat: Any, responses: Any, messages: Any, gemini: Json | None) 
 
 
 def _settings(
-    chat: Json | None, responses: Json | None, messages: Json | None, gemini: Json | None
+    chat: Json | None,
+    responses: Json | None,
+    messages: Json | None,
+    gemini: Json | None,
+    ollama: Json | None = None,
 ) -> dict[ServerDialectName, Json]:
     fields: dict[ServerDialectName, Json | None] = {
         "chat": chat,
         "responses": responses,
         "messages": messages,
         "gemini": {"generationConfig": gemini} if gemini else None,
+        "ollama": {"options": ollama} if ollama else None,
     }
     return {dialect: members for dialect, members in fields.items() if members}
 
 
 def _tools(
-    chat: Json | None, responses: Json | None, messages: Json | None, gemini: Json | None
+    chat: Json | None,
+    responses: Json | None,
+    messages: Json | None,
+    gemini: Json | None,
+    ollama: Json | None = None,
 ) -> dict[ServerDialectName, Json]:
     fields: dict[ServerDialectName, Json | None] = {
         "chat": chat,
         "responses": responses,
         "messages": messages,
         "gemini": gemini,
+        "ollama": ollama,
     }
     return {dialect: {"tools": [tool]} for dialect, tool in fields.items() if tool}
 
@@ -103,11 +119,12 @@ FUNCTION: Final[dict[ServerDialectName, Json]] = _tools(
     {"type": "function", "name": "look", "parameters": SCHEMA},
     {"name": "look", "input_schema": SCHEMA},
     {"functionDeclarations": [{"name": "look", "parametersJsonSchema": SCHEMA}]},
+    {"type": "function", "function": {"name": "look", "parameters": SCHEMA}},
 )
 
 
 def _tool_choice(chat: Any, responses: Any, messages: Any, gemini: Any) -> dict[ServerDialectName, Json]:
-    """Return a tool choice with a function to choose."""
+    """Return a tool choice with a function to choose. Ollama has no tool choice."""
     fields: dict[ServerDialectName, Json] = {
         "chat": {"tool_choice": chat},
         "responses": {"tool_choice": responses},
@@ -158,6 +175,7 @@ ENVELOPES: Final[dict[ServerDialectName, Json]] = {
     "responses": {"encrypted_content": SIGNATURE},
     "messages": {"thinking": "Hm.", "signature": SIGNATURE},
     "gemini": {"signature": SIGNATURE, "on": "text"},
+    "ollama": {"thinking": SIGNATURE},
 }
 
 
@@ -170,6 +188,7 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
                 "responses": {"instructions": "Be brief."},
                 "messages": {"system": "Be brief."},
                 "gemini": {"systemInstruction": {"parts": [{"text": "Be brief."}]}},
+                "ollama": {"messages": [{"role": "system", "content": "Be brief."}, HI_CHAT]},
             },
         ),
         Feature(
@@ -178,6 +197,7 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
                 "chat": {"messages": [HI_CHAT, {"role": "system", "content": TEXT}]},
                 "responses": {"input": [HI_HUB, {"type": "message", "role": "system", "content": TEXT}]},
                 "messages": {"messages": [HI_CHAT, {"role": "system", "content": TEXT}]},
+                "ollama": {"messages": [HI_CHAT, {"role": "system", "content": TEXT}]},
             },
             mark=TEXT,
             note="user text with a mark",
@@ -210,6 +230,7 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
                 {"type": "input_image", "image_url": f"data:image/png;base64,{PIXEL}"},
                 {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}},
                 {"inlineData": {"mimeType": "image/png", "data": PIXEL}},
+                {"images": [PIXEL]},
             ),
             mark=PIXEL,
         ),
@@ -362,6 +383,20 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
                         },
                     ]
                 },
+                "ollama": {
+                    "messages": [
+                        HI_CHAT,
+                        {
+                            "role": "assistant",
+                            "tool_calls": [
+                                {"id": f"call_{name}", "function": {"name": name, "arguments": {"city": "Bonn"}}}
+                                for name in ("one", "two")
+                            ],
+                        },
+                        {"role": "tool", "tool_name": "one", "tool_call_id": "call_one", "content": "1"},
+                        {"role": "tool", "tool_name": "two", "tool_call_id": "call_two", "content": "2"},
+                    ]
+                },
             },
             mark="Bonn",
             note="each call gets an id, always the same one",
@@ -459,7 +494,12 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
             mark="web_search_20250305",
         ),
         Feature("hosted tools: search of Gemini", {"gemini": {"tools": [{"googleSearch": {}}]}}, mark='"googleSearch"'),
-        Feature("`tool_choice`: none", _tool_choice("none", "none", {"type": "none"}, {"mode": "NONE"})),
+        Feature(
+            "`tool_choice`: none",
+            _tool_choice("none", "none", {"type": "none"}, {"mode": "NONE"}),
+            absent_mark='"tools"',
+            note="no tools are offered",
+        ),
         Feature("`tool_choice`: required", _tool_choice("required", "required", {"type": "any"}, {"mode": "ANY"})),
         Feature(
             "`tool_choice`: one function",
@@ -485,7 +525,7 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
                 {"mode": "ANY", "allowedFunctionNames": ["look"]},
             ),
             mark="look",
-            note="the other tools are not offered",
+            note="calls of other tools are withheld",
         ),
         Feature(
             "`parallel_tool_calls: false`",
@@ -509,6 +549,7 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
                 "responses": {"text": {"format": {"type": "json_schema", "schema": SCHEMA}}},
                 "messages": {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
                 "gemini": {"generationConfig": {"responseMimeType": "application/json", "responseJsonSchema": SCHEMA}},
+                "ollama": {"format": SCHEMA},
             },
             mark="city",
             note="described in the system text",
@@ -519,6 +560,7 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
                 "chat": {"response_format": {"type": "json_object"}},
                 "responses": {"text": {"format": {"type": "json_object"}}},
                 "gemini": {"generationConfig": {"responseMimeType": "application/json"}},
+                "ollama": {"format": "json"},
             },
             mark="JSON",
             note="described in the system text",
@@ -528,29 +570,43 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
         ),
         Feature(
             "maximum of output tokens",
-            _settings({"max_tokens": 77}, {"max_output_tokens": 77}, {"max_tokens": 77}, {"maxOutputTokens": 77}),
+            _settings(
+                {"max_tokens": 77},
+                {"max_output_tokens": 77},
+                {"max_tokens": 77},
+                {"maxOutputTokens": 77},
+                {"num_predict": 77},
+            ),
         ),
         Feature(
             "stop sequences",
-            _settings({"stop": ["END"]}, None, {"stop_sequences": ["END"]}, {"stopSequences": ["END"]}),
+            _settings(
+                {"stop": ["END"]}, None, {"stop_sequences": ["END"]}, {"stopSequences": ["END"]}, {"stop": ["END"]}
+            ),
             mark="END",
         ),
         Feature("several answers (`n`)", _settings({"n": 2}, None, None, {"candidateCount": 2}), mark="2"),
         Feature(
             "logprobs",
-            _settings(
-                {"logprobs": True, "top_logprobs": 3},
-                {"top_logprobs": 3, "include": ["message.output_text.logprobs"]},
-                None,
-                {"responseLogprobs": True, "logprobs": 3},
-            ),
+            {
+                **_settings(
+                    {"logprobs": True, "top_logprobs": 3},
+                    {"top_logprobs": 3, "include": ["message.output_text.logprobs"]},
+                    None,
+                    {"responseLogprobs": True, "logprobs": 3},
+                ),
+                "ollama": {"logprobs": True, "top_logprobs": 3},
+            },
         ),
     ],
     "Sampling": [
-        Feature("`temperature`", _settings(*[{"temperature": 0.25}] * 4)),
-        Feature("`top_p`", _settings({"top_p": 0.75}, {"top_p": 0.75}, {"top_p": 0.75}, {"topP": 0.75})),
-        Feature("`top_k`", _settings({"top_k": 77}, None, {"top_k": 77}, {"topK": 77}), mark="77"),
-        Feature("`seed`", _settings({"seed": 777}, None, None, {"seed": 777}), mark="777"),
+        Feature("`temperature`", _settings(*[{"temperature": 0.25}] * 5)),
+        Feature(
+            "`top_p`", _settings({"top_p": 0.75}, {"top_p": 0.75}, {"top_p": 0.75}, {"topP": 0.75}, {"top_p": 0.75})
+        ),
+        Feature("`top_k`", _settings({"top_k": 77}, None, {"top_k": 77}, {"topK": 77}, {"top_k": 77}), mark="77"),
+        Feature("`min_p`", _settings({"min_p": 0.125}, None, None, None, {"min_p": 0.125}), mark="0.125"),
+        Feature("`seed`", _settings({"seed": 777}, None, None, {"seed": 777}, {"seed": 777}), mark="777"),
         Feature(
             "penalties",
             _settings(
@@ -558,6 +614,7 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
                 {"presence_penalty": 0.5, "frequency_penalty": 0.25},
                 None,
                 {"presencePenalty": 0.5, "frequencyPenalty": 0.25},
+                {"presence_penalty": 0.5, "frequency_penalty": 0.25},
             ),
         ),
     ],
@@ -569,6 +626,7 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
                 "responses": {"reasoning": {"effort": "high"}},
                 "messages": {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}},
                 "gemini": {"generationConfig": {"thinkingConfig": {"thinkingLevel": "high"}}},
+                "ollama": {"think": "high"},
             },
             mark="udget",
             note="sent as a token budget",
@@ -580,7 +638,7 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
                 "gemini": {"generationConfig": {"thinkingConfig": {"thinkingBudget": 2000}}},
             },
             mark="2000",
-            other_marks=("effort", "udget", "thinkingLevel"),
+            other_marks=("effort", "udget", "thinkingLevel", '"think"'),
             note="the nearest level, or the budget of that level",
         ),
         Feature(
@@ -617,6 +675,9 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
                         HELLO_HUB,
                         HI_HUB,
                     ]
+                },
+                "ollama": {
+                    "messages": [HI_CHAT, {"role": "assistant", "content": "Hello.", "thinking": "Hm."}, HI_CHAT]
                 },
             },
             mark="Hm.",
@@ -658,6 +719,8 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
             mark="ephemeral",
         ),
         Feature("`thread`", {"messages": {"thread": {"type": "create"}}}),
+        Feature("`keep_alive`", {"ollama": {"keep_alive": "17m"}}, mark="17m"),
+        Feature("`num_ctx`, and other options of Ollama", {"ollama": {"options": {"num_ctx": 8192}}}, mark="8192"),
         Feature(
             "safety settings", {"gemini": {"safetySettings": [{"category": "C", "threshold": "T"}]}}, mark='"threshold"'
         ),

@@ -8,7 +8,6 @@ import pytest
 from tools.dialect_features import Feature
 from tools.dialects_page import (
     BEGIN,
-    DIALECTS,
     END,
     PAGE,
     VanishedError,
@@ -19,6 +18,7 @@ from tools.dialects_page import (
     page,
 )
 
+from antiphon.dialects.registry import SERVER_DIALECT_NAMES
 from antiphon.protocol.losses import Loss
 
 FEATURE = Feature("a field", {"chat": {"field": 1}}, mark="MARK", note="in other words")
@@ -47,6 +47,13 @@ def test_verdict_follows_from_the_result_and_the_losses(output: bytes, losses: l
     assert judge(FEATURE, output, FEATURE.fields["chat"], losses) == verdict
 
 
+def test_absence_of_a_text_may_show_a_feature_in_another_form() -> None:
+    feature = Feature("no tools", {"chat": {"choice": "none"}}, absent_mark="tools", note="no tools are offered")
+    assert judge(feature, b'{"other":1}', None, []) == Verdict("approximated", "no tools are offered")
+    with pytest.raises(VanishedError):
+        judge(feature, b'{"tools":[]}', None, [])
+
+
 def test_silent_loss_raises_vanished_error() -> None:
     """F-4."""
     with pytest.raises(VanishedError, match="a field"):
@@ -70,7 +77,8 @@ def test_contains_requires_the_expected_values_in_order(output: Any, expected: A
     assert contains(output, expected) is is_contained
 
 
-@pytest.mark.parametrize(("source", "target"), [(source, target) for source in DIALECTS for target in DIALECTS])
+@pytest.mark.parametrize("source", SERVER_DIALECT_NAMES)
+@pytest.mark.parametrize("target", SERVER_DIALECT_NAMES)
 def test_failed_stream_fails_in_every_dialect_with_the_servers_message(source: Any, target: Any) -> None:
     """STR-8."""
     assert carries_stream_error(source, target)
