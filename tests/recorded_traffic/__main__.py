@@ -47,9 +47,9 @@ def main(arguments: list[str]) -> int:
 
 
 MISSING = f"""\
-CORPUS={{value}} is no folder. The recordings of public projects are not part of this repository. Name a folder with clones of
-crmne/ruby_llm, Arize-ai/openinference and vercel/ai: make test-recordings CORPUS=FOLDER. At least {MIN_PLAYED:,} recordings
-must be played; docs/testing.md says more."""
+CORPUS={{value}} is no folder. The recordings of public projects are not part of this repository. Name a folder with
+clones of crmne/ruby_llm, Arize-ai/openinference and vercel/ai: make test-recordings CORPUS=FOLDER. At least
+{MIN_PLAYED:,} recordings must be played; docs/testing.md says more."""
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -1,5 +1,4 @@
-"""Finds the dialect of a recorded exchange by its path, or by the shape of its answer, and makes a `Recording` of
-it."""
+"""Finds the dialect of a recorded exchange by its path or by the shape of its answer, and makes a `Recording`."""
 
 from __future__ import annotations
 

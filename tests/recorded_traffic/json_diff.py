@@ -1,5 +1,4 @@
-"""Compares two JSON values and reports the differences by path. Items of a list share one path:
-`messages[].content`."""
+"""Compares two JSON values and reports differences by path. Items of a list share one path: `messages[].content`."""
 
 from __future__ import annotations
 
