@@ -94,7 +94,7 @@ ACCEPTED: Final = [
         client="ollama",
         paths=("cached",),
         changes=("changed",),
-        row="counts",
+        row="cached tokens (Messages counts them separately)",
     ),
     DifferenceClass(
         name="no count of reasoning tokens",
@@ -103,7 +103,7 @@ ACCEPTED: Final = [
         client="ollama",
         paths=("reasoning",),
         changes=("changed",),
-        row="counts",
+        row="reasoning tokens (Gemini counts them separately)",
     ),
     DifferenceClass(
         name="tools that must not be called",
@@ -112,7 +112,7 @@ ACCEPTED: Final = [
         server="ollama",
         paths=("tools", "settings.tool_choice"),
         changes=("missing",),
-        row="tool choice",
+        row="`tool_choice`: none",
     ),
     DifferenceClass(
         name="broken stream",
