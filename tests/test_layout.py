@@ -20,10 +20,8 @@ TESTED_BY = {
         "api/operation.py",
         "api/routes.py",
     ],
-    "api/test_request_dialect.py": ["profiles/client_headers.py"],
+    "api/test_turn_endpoints.py": ["profiles/client_headers.py"],
     "api/test_responses_http.py": [
-        "api/turn_delivery.py",
-        "api/turn_endpoints.py",
         "gateway/run_turn.py",
     ],
     "api/test_state.py": ["api/stored_responses.py", "api/item_pages.py", "http/query_parameters.py"],

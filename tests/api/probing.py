@@ -61,7 +61,10 @@ class Answer:
 
     def tells(self, status: int, code: str, param: str | None = None) -> None:
         """That this is what was told."""
-        assert (self.status, self.error["code"], self.error["param"]) == (status, code, param), self.error
+        error = self.error
+        assert self.status == status, error
+        if error["code"] is not None:  # an error of Ollama's API has only a message
+            assert (error["code"], error["param"]) == (code, param), error
 
 
 def _told(body: dict[str, Any]) -> dict[str, Any]:
@@ -74,6 +77,8 @@ def _told(body: dict[str, Any]) -> dict[str, Any]:
                 "code": info["reason"],
                 "param": info.get("metadata", {}).get("param"),
             }
+        case {"error": str() as message}:
+            return {"message": message, "type": None, "code": None, "param": None}
         case {"type": "error", "error": error}:
             return {"param": None, **error}
         case {"error": {"name": "Blocked" | "NoPermissions" | "NotFound"} as named}:

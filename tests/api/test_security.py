@@ -348,6 +348,12 @@ def asked_at(path: str) -> bytes:
         return msgspec.json.encode(
             {"model": "mock-1", "messages": [{"role": 1, "content": "Say hello."}], "stream": False}
         )
+    if path == "/api/generate":
+        return msgspec.json.encode({"model": "mock-1", "prompt": "Say hello.", "stream": False})
+    if dialect_at_path(path).name == "ollama":
+        return msgspec.json.encode(
+            {"model": "mock-1", "messages": [{"role": "user", "content": "Hi"}], "stream": False}
+        )
     asker = next((asker for asker in ASKERS if dialect_at_path(path).name == asker.dialect), None)
     return msgspec.json.encode(asker.asked if asker else ASKED)
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from antiphon.api.operation import Route
-from antiphon.api.request_dialect import dialect_for
+from antiphon.api.request_options import dialect_for
 from antiphon.api.responses_websocket import responses_websocket
 from antiphon.api.routes import ALL_ROUTES, METRICS_PATH, MODEL_PREFIXES, MODEL_ROUTES, RESOURCE_ROUTES, ROUTES
 from antiphon.errors import AntiphonError, ClientFault

@@ -1,10 +1,20 @@
-"""Reads the options that clients set in headers: the style of events, loss events, and strict mode."""
+"""Reads what a request selects by its path and headers: its dialect, the style of events, loss events, strict mode, and
+the headers that are forwarded to servers of the same dialect.
+"""
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
+from antiphon.dialects.dialect import ClientDialect
+from antiphon.dialects.registry import CLIENT_DIALECTS, HUB_DIALECT
 from antiphon.dialects.responses.stream_out import EventStyle, SelectableEventStyle
 from antiphon.errors import ClientFault
-from antiphon.http.asgi import Scope, first_header
+from antiphon.gateway.client_dialect import dialect_at_path
+from antiphon.gateway.routes import Upstream
+from antiphon.http.asgi import Scope, first_header, header_values
+from antiphon.profiles.client_headers import CLIENT_HEADERS
 
 
 def requested_style(
@@ -46,3 +56,33 @@ def requested_strictness(scope: Scope) -> bool | None:
             raise ClientFault(
                 f"the header Antiphon-Losses: expected 'strict' or 'warn', got {value!r}", param="antiphon-losses"
             )
+
+
+def dialect_for(scope: Scope) -> ClientDialect:
+    """The dialect of the answer, errors included."""
+    dialect = dialect_at_path(scope["path"])
+    if dialect is not HUB_DIALECT or not scope["path"].startswith("/v1/models"):
+        return dialect
+    for name, headers in CLIENT_HEADERS.items():
+        if any(header_values(scope, header) for header in headers):
+            return CLIENT_DIALECTS[name]
+    return dialect
+
+
+def forwarded_headers(dialect: ClientDialect, scope: Scope, upstream: Upstream) -> dict[str, str]:
+    """The client's headers that its profile forwards. Only a server of the client's own dialect gets them."""
+    forwarded: dict[str, str] = {}
+    if upstream.profile.dialect != dialect.name:
+        return forwarded
+    for name in upstream.profile.pass_headers:
+        values = b",".join(header_values(scope, name.encode())).decode("latin-1")
+        if not values:
+            continue
+        if not HEADER_VALUE.fullmatch(values):
+            raise ClientFault(f"the header {name}: expected words separated by commas", param=name)
+        own_value = upstream.headers.get(name)
+        forwarded[name] = f"{own_value},{values}" if own_value else values
+    return forwarded
+
+
+HEADER_VALUE: Final = re.compile("[A-Za-z0-9._:=, -]{1,2000}")

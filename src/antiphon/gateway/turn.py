@@ -32,7 +32,7 @@ from antiphon.protocol.status import ResponseStatus
 from antiphon.trace.writer import Trace
 from antiphon.upstream.body import read_body
 from antiphon.upstream.stream_reader import StreamReader
-from antiphon.upstream.transport import Flow, Transport, UpstreamResponse, flow_of, flow_of_pieces
+from antiphon.upstream.transport import Flow, Transport, UpstreamResponse, flow_of_pieces
 from antiphon.upstream.urls import turn_url
 
 MAX_ERROR_BYTES: Final = 256 * 1024  # bytes of an error body that are read
@@ -199,7 +199,9 @@ class UpstreamTurn:
 
     def body_flow(self, answer: UpstreamResponse) -> Flow:
         """The same as a flow for a sink; faster if there is no trace."""
-        return flow_of(answer) if self._trace is None else flow_of_pieces(self._record_pieces(answer, self._trace))
+        if self._trace is not None:
+            return flow_of_pieces(self._record_pieces(answer, self._trace))
+        return getattr(answer, "flow", None) or flow_of_pieces(answer.pieces())
 
     async def _record_pieces(self, answer: UpstreamResponse, trace: Trace) -> AsyncIterator[bytes]:
         try:
