@@ -18,7 +18,7 @@ from antiphon.dialects.responses.stream_out import SelectableEventStyle
 from antiphon.errors import UpstreamFault
 from antiphon.protocol.codec import decode_event, decode_response
 from antiphon.protocol.events import StreamEvent
-from antiphon.protocol.fold import fold
+from antiphon.protocol.fold import fold_events
 from antiphon.protocol.grammar import find_violations
 from antiphon.testing import ChatServer, Gate, ResponsesServer, turn
 from antiphon.testing.script import ScriptedTurn
@@ -84,7 +84,7 @@ def test_stream_and_plain_answer_give_the_same_response() -> None:
     reply = turn(testing.reasoning("Well", "…"), testing.text("Hi"), calls, testing.usage(7, 9, reasoning=3))
     tools = [{"type": "function", "name": name, "parameters": {"type": "object"}} for name in "fg"]
     with ChatServer([reply, reply]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
-        streamed = fold(events_of(gateway.post({**STREAMED, "tools": tools})))
+        streamed = fold_events(events_of(gateway.post({**STREAMED, "tools": tools})))
         plain = decode_response(gateway.post({**ASKED, "tools": tools}).content)
     assert [_bare(item) for item in streamed.output] == [_bare(item) for item in plain.output]
     assert len(plain.output) == 4
@@ -187,7 +187,7 @@ def test_broken_upstream_stream_ends_with_a_failed_event(how: Any) -> None:
         (line,) = gateway.requests(1)
     events = events_of(answer)
     assert find_violations(events) == []
-    response = fold(events)
+    response = fold_events(events)
     wanted = "upstream_timeout" if how == "hang" else "upstream_disconnected"
     assert response.error is not None
     assert (response.status, response.error.code) == ("failed", wanted)
@@ -218,14 +218,14 @@ def test_stream_starts_after_the_first_byte_timeout() -> None:
                     answers.append(seen + b"".join(pieces))
     late, broken = ([decode_event(frame.data) for frame in sse.Decoder().feed(answer)[:-1]] for answer in answers)
     assert find_violations(late) == find_violations(broken) == []
-    assert (fold(late).status, fold(broken).status) == ("completed", "failed")
+    assert (fold_events(late).status, fold_events(broken).status) == ("completed", "failed")
 
 
 def test_upstream_answer_in_the_other_form_is_accepted() -> None:
     script = [turn(testing.text("Hello."), stream=True), turn(testing.text("Hello."), stream=False)]
     with ChatServer(script) as upstream, running(one_upstream(upstream.base_url)) as gateway:
         plain = decode_response(gateway.post(ASKED).content)
-        streamed = fold(events_of(gateway.post(STREAMED)))
+        streamed = fold_events(events_of(gateway.post(STREAMED)))
     assert plain.output[0].content == streamed.output[0].content  # type: ignore[union-attr]
 
 
@@ -353,7 +353,7 @@ def test_log_has_one_line_per_request_without_prompt_and_key() -> None:
     assert answer.status_code == 200
     assert line["request_id"] == answer.headers["x-request-id"]
     assert (line["status"], line["model"], line["upstream"], line["input_tokens"]) == (200, "mock-1", "lab", 5)
-    assert line["response_id"] == fold(events_of(answer)).id
+    assert line["response_id"] == fold_events(events_of(answer)).id
     for secret in ("secret prompt", "sk-lab", "sk-client", "Hello."):
         assert secret not in written
 
@@ -362,7 +362,7 @@ def test_stream_in_one_piece_has_a_first_event_time() -> None:
     data = b'data: {"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
     with ChatServer([testing.exactly(testing.SSE_HEAD + data, testing.end("fin"))]) as upstream:
         with running(one_upstream(upstream.base_url)) as gateway:
-            assert fold(events_of(gateway.post(STREAMED))).status == "completed"
+            assert fold_events(events_of(gateway.post(STREAMED))).status == "completed"
             [line] = gateway.requests(1)
     assert 0 < line["first_event_ms"] <= line["duration_ms"]
 
@@ -519,7 +519,7 @@ def test_internal_error_during_a_stream_ends_it_with_a_failed_event() -> None:
         answer = gateway.post(STREAMED)
     events = events_of(answer)
     assert find_violations(events) == []
-    response = fold(events)
+    response = fold_events(events)
     assert response.error is not None
     assert (response.status, response.error.code) == ("failed", "internal_error")
 
@@ -529,7 +529,7 @@ def test_answer_does_not_wait_for_the_end_of_the_upstream_body() -> None:
     data = b'data: {"choices":[{"delta":{"content":"Hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
     with ChatServer([testing.exactly(testing.SSE_HEAD, data, testing.wait(gate))]) as upstream:
         with running(one_upstream(upstream.base_url)) as gateway:
-            assert fold(events_of(gateway.post(STREAMED))).status == "completed"
+            assert fold_events(events_of(gateway.post(STREAMED))).status == "completed"
             upstream.wait_disconnected(1)
             until(lambda: gateway.services.transport.open_connections == 0)  # type: ignore[attr-defined]
 
@@ -572,7 +572,7 @@ def test_shutdown_ends_running_answers_with_an_error() -> None:
         for client in clients:
             client.join(60)
     streamed, plain = sorted(answers, key=lambda answer: answer.status_code)
-    response = fold(events_of(streamed))
+    response = fold_events(events_of(streamed))
     assert find_violations(events_of(streamed)) == []
     assert response.error is not None
     assert (response.status, response.error.code) == ("failed", "server_shutdown")

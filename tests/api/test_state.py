@@ -39,7 +39,7 @@ from antiphon import sse, testing
 from antiphon.dialects.common.envelope import unseal_reasoning
 from antiphon.http.connection import HttpProtocol
 from antiphon.protocol.codec import decode_event
-from antiphon.protocol.fold import fold
+from antiphon.protocol.fold import fold_events
 from antiphon.testing import Gate, turn
 
 pytestmark = pytest.mark.io
@@ -515,7 +515,7 @@ def test_stored_stream_can_be_replayed_from_any_event(here: Lab) -> None:
     events = events_in(here.get(f"{response['id']}?stream=true"))
     assert [event["sequence_number"] for event in events] == list(range(len(events)))
     assert events[-1]["response"] == response
-    assert msgspec.to_builtins(fold(check(events))) == response
+    assert msgspec.to_builtins(fold_events(check(events))) == response
     for number in range(len(events) + 2):
         answer = here.get(f"{response['id']}?stream=true&starting_after={number}")
         frames = sse.Decoder().feed(answer.content)

@@ -20,7 +20,7 @@ from antiphon.dialects.registry import SERVER_DIALECT_NAMES as DIALECTS
 from antiphon.dialects.registry import SERVER_DIALECTS
 from antiphon.errors import ApiError, ClientFault, ProfileError
 from antiphon.protocol.codec import decode_event, decode_response
-from antiphon.protocol.fold import fold
+from antiphon.protocol.fold import fold_events
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import FunctionCall
 from antiphon.translate import UNKNOWN_MODEL
@@ -123,7 +123,7 @@ def test_recorded_stream_gives_the_same_answer_in_every_dialect(source: str, tar
         if frame.data != sse.DONE
     ]
     assert find_violations(events) == []
-    [call] = [item for item in fold(events).output if isinstance(item, FunctionCall)][:1]
+    [call] = [item for item in fold_events(events).output if isinstance(item, FunctionCall)][:1]
     assert (call.name, msgspec.json.decode(call.arguments)) == call_of(
         run(answer(source), source, "responses")[1].encode()
     )

@@ -15,7 +15,7 @@ from antiphon.client.server import server_at
 from antiphon.dialects.common.envelope import unseal_reasoning
 from antiphon.errors import ApiError
 from antiphon.protocol.events import StreamEvent
-from antiphon.protocol.fold import fold
+from antiphon.protocol.fold import fold_events
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import Reasoning
 from antiphon.protocol.output_limits import OutputLimits
@@ -89,7 +89,7 @@ def test_recorded_streams_are_decoded_to_conformant_events(dialect: Any) -> None
                     if len(events) in (2, 7):
                         assert stream.response.status in ("queued", "in_progress", "completed", "failed", "incomplete")
             assert find_violations(events) == [], path.name
-            assert fold(events) == stream.response, path.name
+            assert fold_events(events) == stream.response, path.name
             assert (stream.response.status == "failed") == (stream.error is not None), path.name
 
 

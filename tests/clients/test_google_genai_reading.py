@@ -21,7 +21,7 @@ from tests.generate.events import lives
 from antiphon.dialects.gemini import error_from_hub, request_to_hub, response_from_hub
 from antiphon.errors import InvalidValue, UpstreamFault
 from antiphon.protocol.events import ErrorEvent, StreamEvent, TerminalEvent
-from antiphon.protocol.fold import fold
+from antiphon.protocol.fold import fold_events
 from antiphon.protocol.items import FunctionCallOutputParam, FunctionCallParam, MessageParam, ReasoningParam
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
@@ -133,7 +133,7 @@ def test_genai_sdk_reads_every_stream(served: Served, client: Any, events: list[
 @given(events=lives(("complete", "incomplete")))
 def test_genai_sdk_reads_every_plain_answer(served: Served, client: Any, events: list[StreamEvent]) -> None:
     """STR-14."""
-    response: Response = fold(events)
+    response: Response = fold_events(events)
     served.answers.append((200, "application/json", response_from_hub(response, REQUEST)[0]))
     answer = client.models.generate_content(model="m", contents="hi")
     parts = parts_of([answer])
@@ -148,7 +148,7 @@ def test_genai_sdk_reads_the_usage() -> None:
     life = RecordingWriter()
     life.add_text("t", "hi")
     life.complete(USAGE)
-    body, _ = response_from_hub(fold(life.collector.events), REQUEST)
+    body, _ = response_from_hub(fold_events(life.collector.events), REQUEST)
     usage = types.GenerateContentResponse.model_validate_json(body).usage_metadata
     assert usage
     assert (usage.prompt_token_count, usage.cached_content_token_count) == (30, 8)
@@ -243,7 +243,7 @@ def test_genai_sdk_settings_are_all_decoded(served: Served, client: Any) -> None
     life = RecordingWriter()
     life.add_text("t", "{}")
     life.complete()
-    served.answers.append((200, "application/json", response_from_hub(fold(life.collector.events), REQUEST)[0]))
+    served.answers.append((200, "application/json", response_from_hub(fold_events(life.collector.events), REQUEST)[0]))
     client.models.generate_content(
         model="m",
         contents=[

@@ -25,7 +25,7 @@ from antiphon.gateway.turn import UpstreamTurn
 from antiphon.protocol import codec
 from antiphon.protocol.codec import decode_event, decode_request, decode_response
 from antiphon.protocol.events import StreamEvent
-from antiphon.protocol.fold import fold, replay
+from antiphon.protocol.fold import fold_events, replay_response
 from antiphon.protocol.grammar import Violation, find_violations
 from antiphon.protocol.response import Response
 from antiphon.protocol.stamps import Stamps
@@ -131,7 +131,9 @@ def check_stream(dialect: str, chance: Random) -> None:
         assert dialect == "responses"
     else:
         assert ours(find_violations(events)) == []
-        assert msgspec.json.decode(codec.encode(pipe.response)) == msgspec.json.decode(codec.encode(fold(events)))
+        assert msgspec.json.decode(codec.encode(pipe.response)) == msgspec.json.decode(
+            codec.encode(fold_events(events))
+        )
     assert (pipe.error is not None) == (pipe.response.status == "failed") or pipe.response.error is not None
     assert pipe.finish() == b""
     if chance.random() < 0.2:  # law (b): any split gives equal events, of damaged bytes too
@@ -169,7 +171,7 @@ def check_whole(dialect: str, headers: dict[str, str], damaged: bytes, chance: R
     except ApiError as error:
         check_error(error)
         return
-    assert ours(find_violations(list(replay(response)))) == []
+    assert ours(find_violations(list(replay_response(response)))) == []
     body, _ = responses.response_from_hub(response, turn.prepared.request)
     if dialect != "responses" or not has_unknown_content(response):
         assert decode_response(body).status == response.status

@@ -28,7 +28,7 @@ from antiphon.protocol.events import (
     TextRun,
     UnknownEvent,
 )
-from antiphon.protocol.fold import fold
+from antiphon.protocol.fold import fold_events
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import Compaction
 from antiphon.protocol.losses import Losses
@@ -91,7 +91,7 @@ def test_compact_only_turn_has_one_item_and_its_usage() -> None:
         events(turn(says("user", LONG), compacts=True, only_compacts=True), answers("Notes.", **USED))
     )
     assert find_violations(received) == []
-    assert kinds(fold(received)) == ["compaction"]
+    assert kinds(fold_events(received)) == ["compaction"]
 
 
 def test_compaction_is_the_first_item_for_any_upstream_answer() -> None:
@@ -105,7 +105,7 @@ def test_compaction_is_the_first_item_for_any_upstream_answer() -> None:
         received = asyncio.run(events(turn(*items, compacts=True), summary, answer))
         assert find_violations(received) == []
         assert [event.sequence_number for event in received] == list(range(len(received)))
-        results.append(fold(received))
+        results.append(fold_events(received))
     for response in results:
         assert kinds(response) == ["compaction", "message"]
         assert response.usage is not None
@@ -209,8 +209,8 @@ def test_broken_stream_keeps_the_compaction() -> None:
     broken = ScriptedAnswer([STREAM[:60]], SSE)
     received = asyncio.run(events(made, answers("Notes."), broken))
     assert find_violations(received) == []
-    assert kinds(fold(received))[0] == "compaction"
-    assert fold(received).status == ResponseStatus.FAILED
+    assert kinds(fold_events(received))[0] == "compaction"
+    assert fold_events(received).status == ResponseStatus.FAILED
 
 
 def test_trace_records_the_shortened_request(tmp_path: Any) -> None:

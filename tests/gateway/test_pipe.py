@@ -18,7 +18,7 @@ from antiphon.gateway.turn import UpstreamTurn
 from antiphon.protocol.codec import decode_event, decode_request
 from antiphon.protocol.content import OutputText
 from antiphon.protocol.events import OutputTextDelta, StreamEvent
-from antiphon.protocol.fold import fold
+from antiphon.protocol.fold import fold_events
 from antiphon.protocol.grammar import Violation, find_violations
 from antiphon.protocol.items import Message
 from antiphon.protocol.stamps import Stamps
@@ -64,7 +64,7 @@ def test_pipe_translates_a_whole_stream() -> None:
     events = read(out)
     assert find_violations(events) == []
     assert pipe.has_ended
-    assert pipe.response == fold(events)
+    assert pipe.response == fold_events(events)
     assert pipe.error is None
     assert pipe.finish() == b""
 
@@ -236,7 +236,7 @@ def test_response_that_cannot_be_stored_fails() -> None:
     assert find_violations(events) == []
     assert pipe.response is not None
     assert (pipe.response.status, pipe.response.error and pipe.response.error.code) == ("failed", "storage_unavailable")
-    assert fold(events) == pipe.response
+    assert fold_events(events) == pipe.response
 
 
 def test_failed_response_does_not_hold_its_end() -> None:
@@ -276,5 +276,5 @@ def test_pipe_for_websockets_emits_one_message_per_event() -> None:
     pipe = turn.make_pipe(writer, separator=MESSAGE_END)
     messages = pipe.feed(STREAM).split(MESSAGE_END)
     assert find_violations(events := [decode_event(message) for message in messages]) == []
-    assert fold(events) == pipe.response
+    assert fold_events(events) == pipe.response
     assert len(events) == len(read(make_pipe().feed(STREAM)))

@@ -22,7 +22,7 @@ from antiphon.gateway.routes import Routes, Target
 from antiphon.gateway.turn import UpstreamTurn, is_json, is_stream
 from antiphon.protocol import codec
 from antiphon.protocol.codec import decode_request
-from antiphon.protocol.fold import fold
+from antiphon.protocol.fold import fold_events
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.output_limits import OutputLimits
 from antiphon.protocol.request import input_items
@@ -80,7 +80,7 @@ def test_stream_and_plain_answer_give_the_same_response() -> None:
             await turn.send_request(ScriptedTransport(ScriptedAnswer([WHOLE], JSON)))
         )
         assert find_violations(events) == []
-        return fold(events)
+        return fold_events(events)
 
     answers.append(run(as_events()))
     assert answers[0] == answers[1] == answers[2]

@@ -20,7 +20,7 @@ from antiphon.ops.logger import Logger
 from antiphon.ops.run import GatewayServer, bound_listener, listener_url
 from antiphon.ops.services import Services
 from antiphon.protocol.codec import decode_event
-from antiphon.protocol.fold import fold
+from antiphon.protocol.fold import fold_events
 from antiphon.testing import ChatServer, Gate, turn
 from antiphon.upstream.http import HttpTransport
 
@@ -58,7 +58,9 @@ def test_plain_asgi_server_answers_plain_and_streamed() -> None:
     with ChatServer([reply, reply]) as upstream, plain_uvicorn(upstream.base_url) as gateway:
         assert gateway.post(ASKED).json()["status"] == "completed"
         frames = sse.Decoder().feed(gateway.post(STREAMED).content)
-        assert fold([decode_event(frame.data) for frame in frames if frame.data != sse.DONE]).status == "completed"
+        assert (
+            fold_events([decode_event(frame.data) for frame in frames if frame.data != sse.DONE]).status == "completed"
+        )
         lines = gateway.requests(2)
         assert [line["status"] for line in lines] == [200, 200]
         assert ["first_event_ms" in line for line in lines] == [False, True]

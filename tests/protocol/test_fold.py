@@ -39,7 +39,7 @@ from antiphon.protocol.events import (
     SummaryTextDone,
     UnknownEvent,
 )
-from antiphon.protocol.fold import Fold, fold, replay
+from antiphon.protocol.fold import ResponseFold, fold_events, replay_response
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, McpListTools, Message, Reasoning
 from antiphon.protocol.open_items import id_of
@@ -54,7 +54,7 @@ from antiphon.protocol.writer import ResponseWriter
 @given(written(ENDINGS))
 @settings(max_examples=40)
 def test_fold_of_writer_events_equals_the_response_STR_6(life: Life) -> None:
-    assert fold(life.events) == life.response
+    assert fold_events(life.events) == life.response
 
 
 @given(responses())
@@ -62,24 +62,24 @@ def test_fold_of_writer_events_equals_the_response_STR_6(life: Life) -> None:
 def test_fold_of_a_replay_equals_the_response_ITEM_7(response: Response) -> None:
     """Ids, statuses, phases, citations, logprobs, sealed reasoning, namespaces, extensions, times, usage and error
     included."""
-    events = replay(response)
+    events = replay_response(response)
     assert find_violations(events) == []
-    assert fold(events) == response
+    assert fold_events(events) == response
 
 
 @given(lives(["cut"]))
 def test_unfinished_response_is_replayed_up_to_its_last_event(events: list[StreamEvent]) -> None:
     if not events:
         return
-    cut = fold(events)
-    again = replay(cut)
-    assert fold(again) == cut
+    cut = fold_events(events)
+    again = replay_response(cut)
+    assert fold_events(again) == cut
     assert {violation.row for violation in find_violations(again)} <= {"STR-7", "STR-4"}
 
 
 @given(lives())
 def test_fold_contains_all_events_so_far(events: list[StreamEvent]) -> None:
-    reader = Fold()
+    reader = ResponseFold()
     added: list[int] = []
     done: dict[int, Item | None] = {}
     texts: dict[int, str] = {}
@@ -104,7 +104,7 @@ def test_fold_contains_all_events_so_far(events: list[StreamEvent]) -> None:
 
 @given(st.data(), lives())
 def test_fold_never_raises_for_any_sequence_of_events(data: st.DataObject, events: list[StreamEvent]) -> None:
-    assert fold([created(), *data.draw(st.permutations(events))]).id == "resp_1"
+    assert fold_events([created(), *data.draw(st.permutations(events))]).id == "resp_1"
 
 
 # Truncated streams, part by part
@@ -128,7 +128,7 @@ def item(kind: type[Item], **changes: Any) -> Any:
 
 def folded(announced: Item, *events: StreamEvent) -> Any:
     """The result of a fold of one item."""
-    (result,) = fold([created(), ItemAdded(sequence_number=1, output_index=0, item=announced), *events]).output
+    (result,) = fold_events([created(), ItemAdded(sequence_number=1, output_index=0, item=announced), *events]).output
     return result
 
 
@@ -206,7 +206,7 @@ def test_items_that_were_not_streamed_are_read_from_the_terminal_event() -> None
         item(Message, id="b", status=ItemStatus.COMPLETED),
     )
     streamed: list[StreamEvent] = [ItemDone(sequence_number=1, output_index=0, item=first)]
-    assert fold([created(), *streamed, ended(first, second)]).output == [first, second]
+    assert fold_events([created(), *streamed, ended(first, second)]).output == [first, second]
 
 
 def test_unfinished_item_is_read_from_the_terminal_event() -> None:
@@ -235,7 +235,7 @@ def test_null_items_are_ignored() -> None:
         ItemAdded(sequence_number=1, output_index=0, item=None),
         OutputTextDelta(**AT, delta="a"),
     ]
-    assert fold([created(), *null]).output == []
+    assert fold_events([created(), *null]).output == []
     assert folded(item(Message), ItemDone(sequence_number=2, output_index=0, item=None)) == item(Message)
 
 
@@ -245,12 +245,12 @@ def test_items_are_ordered_by_index_despite_gaps() -> None:
         ItemAdded(sequence_number=1, output_index=10**12, item=second),
         ItemAdded(sequence_number=2, output_index=3, item=first),
     ]
-    assert fold([created(), *far]).output == [first, second]
+    assert fold_events([created(), *far]).output == [first, second]
 
 
 def test_fold_without_a_response_event_raises() -> None:
     with pytest.raises(InvalidTransition, match="none of the events was a response event"):
-        fold([])
+        fold_events([])
 
 
 # Replays
@@ -261,12 +261,12 @@ def made(*output: Item, status: str = "completed") -> Response:
 
 
 def test_queued_response_is_replayed_as_queued() -> None:
-    assert [type(event) for event in replay(made(status="queued"))] == [ResponseCreated, ResponseQueued]
+    assert [type(event) for event in replay_response(made(status="queued"))] == [ResponseCreated, ResponseQueued]
 
 
 def test_replay_can_include_the_queued_event() -> None:
     """STR-1"""
-    events = replay(made(), was_queued=True)
+    events = replay_response(made(), was_queued=True)
     assert [type(event) for event in events] == [ResponseCreated, ResponseQueued, ResponseInProgress, ResponseCompleted]
     assert not find_violations(events)
 
@@ -275,10 +275,10 @@ def test_replay_can_include_the_queued_event() -> None:
 def test_response_without_a_terminal_status_is_replayed_without_terminal_event(status: str) -> None:
     """The specification has no event for `cancelled`: the finished parts are replayed, and the stream just ends."""
     done, open_item = item(Message, id="a", status=ItemStatus.INCOMPLETE), item(FunctionCall, id="b", arguments="{")
-    events = replay(made(done, open_item, status=status))
+    events = replay_response(made(done, open_item, status=status))
     assert [type(event) for event in events[:2]] == [ResponseCreated, ResponseInProgress]
     assert {violation.row for violation in find_violations(events)} == {"STR-7", "STR-4"}
-    assert fold(events).output == [done, open_item]
+    assert fold_events(events).output == [done, open_item]
 
 
 @pytest.mark.parametrize(
@@ -300,10 +300,10 @@ def test_response_without_a_terminal_status_is_replayed_without_terminal_event(s
 )
 def test_item_that_cannot_be_streamed_is_replayed_whole(odd: Any) -> None:
     still_open = made(odd, status="in_progress")
-    assert fold(replay(still_open)) == still_open
+    assert fold_events(replay_response(still_open)) == still_open
     done = made(odd if odd.status is UNSET else replace(odd, status=ItemStatus.COMPLETED))
-    events = replay(done)
-    assert fold(events) == done
+    events = replay_response(done)
+    assert fold_events(events) == done
     assert find_violations(events) == []
     assert [type(event) for event in events[2:-1]] == [ItemAdded, ItemDone]
 
@@ -311,9 +311,9 @@ def test_item_that_cannot_be_streamed_is_replayed_whole(odd: Any) -> None:
 @pytest.mark.parametrize("kind", [Message, Reasoning, FunctionCall, CustomToolCall])
 def test_unknown_fields_of_an_item_survive_a_replay_ITEM_5(kind: type[Item]) -> None:
     done = made(item(kind, status=ItemStatus.COMPLETED, extra={"acme": Raw(b"1")}))
-    assert fold(replay(done)) == done
+    assert fold_events(replay_response(done)) == done
     still_open = made(item(kind, extra={"acme": Raw(b"1")}), status="in_progress")
-    assert fold(replay(still_open)) == still_open
+    assert fold_events(replay_response(still_open)) == still_open
 
 
 @pytest.mark.parametrize("status", ["completed", "in_progress"])
@@ -323,23 +323,26 @@ def test_every_kind_of_part_survives_a_replay_RSN_1(status: str) -> None:
     message = item(Message, id="a", status=ItemStatus(status), phase="commentary", content=texts)
     thoughts = {"content": [ReasoningText(text="x")], "summary": [SummaryText(text="y")]}
     done = made(message, item(Reasoning, id="b", status=ItemStatus(status), **thoughts), status=status)
-    assert fold(replay(done)) == done
+    assert fold_events(replay_response(done)) == done
 
 
 def test_reasoning_sealed_before_its_end_is_replayed_whole() -> None:
     """The writer emits the sealed form when the item is done; this item is not done and has it already."""
     sealed = made(item(Reasoning, encrypted_content="x"), status="in_progress")
-    assert fold(replay(sealed)) == sealed
+    assert fold_events(replay_response(sealed)) == sealed
 
 
 def test_reasoning_with_an_empty_seal_keeps_it_RSN_1() -> None:
     sealed = made(item(Reasoning, encrypted_content="", status=ItemStatus.COMPLETED))
-    assert fold(replay(sealed)) == sealed
+    assert fold_events(replay_response(sealed)) == sealed
 
 
 def test_items_without_ids_get_the_same_ids_in_every_replay_ITEM_6() -> None:
     twice = [McpListTools(server_label="s", tools=[]), item(Message, id="a", status=ItemStatus.COMPLETED)]
-    first, again = fold(replay(made(*twice, *twice))), fold(replay(made(*twice, *twice)))
+    first, again = (
+        fold_events(replay_response(made(*twice, *twice))),
+        fold_events(replay_response(made(*twice, *twice))),
+    )
     assert first == again
     assert len({id_of(item) for item in first.output}) == 4
 
@@ -348,22 +351,22 @@ def test_failed_response_is_replayed_with_its_error_STR_8() -> None:
     collector = EventCollector()
     writer = ResponseWriter(created().response, collector, counting_stamps())
     writer.fail(UpstreamFault("gone", code="upstream_disconnected"))
-    error = replay(writer.response)[-2]
+    error = replay_response(writer.response)[-2]
     assert isinstance(error, ErrorEvent)
     assert (error.error.code, error.error.message) == ("upstream_disconnected", "gone")
 
 
 def test_failed_response_without_error_is_replayed_without_error_event() -> None:
-    assert not any(isinstance(event, ErrorEvent) for event in replay(made(status="failed")))
+    assert not any(isinstance(event, ErrorEvent) for event in replay_response(made(status="failed")))
 
 
 def test_invalid_response_cannot_be_replayed_ITEM_3() -> None:
     with pytest.raises(InvalidTransition, match="ITEM-3"):
-        replay(made(item(Message, status=ItemStatus.INCOMPLETE)))
+        replay_response(made(item(Message, status=ItemStatus.INCOMPLETE)))
     with pytest.raises(InvalidTransition, match="from in_progress to in_progress"):
-        replay(made(item(Message, content=[OutputText(text="", annotations=[], logprobs=[])])))
+        replay_response(made(item(Message, content=[OutputText(text="", annotations=[], logprobs=[])])))
 
 
 def test_fold_ignores_extension_events() -> None:
     unknown = UnknownEvent(kind="acme:progress", sequence_number=1, raw=Raw(b'{"type":"acme:progress"}'))
-    assert fold([created(), unknown]) == created().response
+    assert fold_events([created(), unknown]) == created().response

@@ -36,7 +36,7 @@ from antiphon.protocol.events import (
     TerminalEvent,
     UnknownEvent,
 )
-from antiphon.protocol.fold import fold, replay
+from antiphon.protocol.fold import fold_events, replay_response
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import (
     CodeInterpreterCall,
@@ -353,7 +353,7 @@ def test_fold_of_policy_output_equals_its_terminal_response(
     assert find_violations(delivered) == []
     last = delivered[-1]
     assert isinstance(last, TerminalEvent)
-    assert fold(delivered) == last.response
+    assert fold_events(delivered) == last.response
 
 
 @settings(max_examples=30)
@@ -361,11 +361,11 @@ def test_fold_of_policy_output_equals_its_terminal_response(
 def test_plain_response_follows_the_same_policy(request: Request, events: list[StreamEvent]) -> None:
     """STR-14: inside the gateway everything is a stream, so there is no second policy."""
     streamed, losses = ruled(request, events)
-    whole, losses_of_whole = ruled(request, replay(fold(events)))
-    assert fold(whole) == fold(streamed)
+    whole, losses_of_whole = ruled(request, replay_response(fold_events(events)))
+    assert fold_events(whole) == fold_events(streamed)
     assert losses_of_whole == losses
     policy = Policy.for_request(request)
-    assert policy.apply_to_response(fold(events)) == fold(streamed)
+    assert policy.apply_to_response(fold_events(events)) == fold_events(streamed)
     assert set(policy.losses) >= set(losses)
 
 

@@ -25,7 +25,7 @@ from antiphon.errors import ApiError
 from antiphon.profiles import load_profile
 from antiphon.protocol.codec import decode_request
 from antiphon.protocol.events import ArgumentsDelta, OutputTextDelta, StreamEvent
-from antiphon.protocol.fold import fold
+from antiphon.protocol.fold import fold_events
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Message
 from antiphon.protocol.response import Response, make_initial_response
@@ -324,7 +324,7 @@ class Turn:
                 self.events += reader.feed(frame)
             self.events += reader.finish()
             assert find_violations(self.events) == []
-            self.response = fold(self.events)
+            self.response = fold_events(self.events)
         else:
             self.response, _ = chat.response_to_hub(data, request, initial_response, stamps, LOCAL.wire)  # type: ignore[arg-type]
 

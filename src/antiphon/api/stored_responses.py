@@ -16,7 +16,7 @@ from antiphon.http.exchange import Exchange
 from antiphon.http.query_parameters import QueryParameters
 from antiphon.ops.services import Services
 from antiphon.protocol import codec
-from antiphon.protocol.fold import replay
+from antiphon.protocol.fold import replay_response
 from antiphon.protocol.items import ItemParam
 from antiphon.protocol.policy import Policy
 from antiphon.protocol.request import Request, StreamOptions
@@ -52,7 +52,7 @@ async def get_response(services: Services, exchange: Exchange) -> None:
         await exchange.respond(200, [JSON], codec.encode(response))
         return
     policy, writer = Policy.for_request(request, pad=services.pad), responses.EventsFromHub(request, style=style)
-    events = [output_event for event in replay(response) for output_event in policy.feed(event)]
+    events = [output_event for event in replay_response(response) for output_event in policy.feed(event)]
     frames = [writer.feed(event) for event in events if after is None or event.sequence_number > after]
     await exchange.respond(200, SSE_HEADERS, b"".join(frames) + writer.finish())
 

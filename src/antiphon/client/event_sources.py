@@ -12,7 +12,7 @@ from antiphon.client.response_decoding import NumberedEvents, events_to_hub, rai
 from antiphon.client.server import PreparedCall, as_server_fault, request_id_in
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.events import StreamEvent
-from antiphon.protocol.fold import replay
+from antiphon.protocol.fold import replay_response
 from antiphon.protocol.losses import Losses
 from antiphon.upstream.stream_reader import StreamReader
 from antiphon.upstream.transport import UpstreamResponse
@@ -141,7 +141,7 @@ class HttpEventSource:
         )
         raise_failure(self._sender.server, response)
         self._prepared.losses.extend(losses)
-        return list(replay(response))
+        return list(replay_response(response))
 
     # A stream of a stored response
 

@@ -10,7 +10,7 @@ from typing import Final, Self
 from antiphon.client.event_sources import EventSource
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.events import OutputTextDelta, ResponseCompleted, ResponseFailed, ResponseIncomplete, StreamEvent
-from antiphon.protocol.fold import Fold
+from antiphon.protocol.fold import ResponseFold
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.response import Response
 from antiphon.protocol.status import ResponseStatus
@@ -35,7 +35,7 @@ class ResponseStream:
         self._source = source
         self._on_losses = on_losses
         self._after_number = -1 if after is None else after
-        self._fold = Fold()
+        self._fold = ResponseFold()
         self._unfolded: list[StreamEvent] = []
         self._final: Response | None = None
         self._is_open = False

@@ -22,7 +22,7 @@ from antiphon.gateway.recording import Recorder
 from antiphon.gateway.routes import Target
 from antiphon.protocol import codec
 from antiphon.protocol.events import StreamEvent, TerminalEvent, TextRun
-from antiphon.protocol.fold import replay
+from antiphon.protocol.fold import replay_response
 from antiphon.protocol.grammar import Violation
 from antiphon.protocol.output_limits import OutputLimits
 from antiphon.protocol.policy import PaddingSource, Policy
@@ -187,7 +187,7 @@ class UpstreamTurn:
     async def read_response_as_events(self, answer: UpstreamResponse) -> list[StreamEvent]:
         """The events of a response that was not streamed although a stream was requested."""
         was_queued = self.initial_response.status == ResponseStatus.QUEUED
-        return replay(self._read_whole(await self.read_body(answer)), was_queued=was_queued)
+        return replay_response(self._read_whole(await self.read_body(answer)), was_queued=was_queued)
 
     async def read_body(self, answer: UpstreamResponse, limit: int | None = None) -> bytes:
         limit = self._limits.max_bytes if limit is None else limit

@@ -20,7 +20,7 @@ from antiphon.dialects.registry import SERVER_DIALECTS
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.probe.finding import Evidence, Verdict, excerpt
 from antiphon.profiles import Profile
-from antiphon.protocol.fold import Fold
+from antiphon.protocol.fold import ResponseFold
 from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response, make_initial_response
@@ -202,7 +202,7 @@ class ServerConnection:
         dialect = SERVER_DIALECTS[self.target.dialect]
         reader = dialect.events_to_hub(request, _initial_response(request), SYSTEM_STAMPS, self.target.base.wire)
         frames = FRAME_DECODERS[dialect.framing]()
-        fold = Fold()
+        fold = ResponseFold()
         for frame in [*frames.feed(body), *frames.finish()]:
             for event in reader.feed(frame):
                 fold.feed(event)

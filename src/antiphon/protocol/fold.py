@@ -1,4 +1,4 @@
-"""`fold` builds a response from a stream of events; `replay` turns a response into a stream of events.
+"""`fold_events` builds a response from a stream of events; `replay_response` turns a response into a stream of events.
 
 The fold takes the output from item events and all other fields from the newest response event. It does not check the
 events; `grammar` does. The response can be read at any time, also when the stream was cut.
@@ -51,15 +51,15 @@ from antiphon.protocol.status import ItemStatus, ResponseStatus
 from antiphon.protocol.writer import TERMINAL_EVENT_OF_STATUS, ResponseWriter
 
 
-def fold(events: Iterable[StreamEvent]) -> Response:
+def fold_events(events: Iterable[StreamEvent]) -> Response:
     """Builds the response of a stream, as far as the stream goes."""
-    reader = Fold()
+    reader = ResponseFold()
     for event in events:
         reader.feed(event)
     return reader.response
 
 
-def replay(response: Response, *, was_queued: bool = False) -> list[StreamEvent]:
+def replay_response(response: Response, *, was_queued: bool = False) -> list[StreamEvent]:
     """Builds a stream of events for this response.
 
     A response that has not ended gets no terminal event, and its items in progress stay open. The same holds for a
@@ -86,7 +86,7 @@ def replay(response: Response, *, was_queued: bool = False) -> list[StreamEvent]
     return events
 
 
-class Fold:
+class ResponseFold:
     """Builds the response of one stream, event by event."""
 
     def __init__(self) -> None:
@@ -244,7 +244,7 @@ def _merge_parts(parts: dict[int, _FoldedPart], announced_parts: list[Content]) 
 
 
 def _replay_item(writer: ResponseWriter, key: int, item: Item, is_open: bool) -> None:
-    is_streamed = _can_be_streamed(item, is_open)
+    is_streamed = _can_be_sent_in_parts(item, is_open)
     match item:
         case Message() if is_streamed:
             writer.open_message(key, id=item.id, phase=item.phase)
@@ -274,14 +274,20 @@ def _replay_item(writer: ResponseWriter, key: int, item: Item, is_open: bool) ->
         writer.close_item(key, ItemStatus(status_of(item) or ItemStatus.COMPLETED))
 
 
-def _can_be_streamed(item: Item, is_open: bool) -> bool:
+def _can_be_sent_in_parts(item: Item, is_open: bool) -> bool:
     """Whether the writer can stream this item in parts without changing it."""
     match item:
         case Message(role="assistant"):
-            is_lossless = all(isinstance(part, OutputText | Refusal) and _is_plain(part) for part in item.content)
+            is_lossless = all(
+                isinstance(part, OutputText | Refusal) and _has_only_streamable_fields(part) for part in item.content
+            )
         case Reasoning(status=ItemStatus()):
-            has_plain_content = all(isinstance(part, ReasoningText) and _is_plain(part) for part in item.content or ())
-            has_plain_summary = all(isinstance(part, SummaryText) and _is_plain(part) for part in item.summary)
+            has_plain_content = all(
+                isinstance(part, ReasoningText) and _has_only_streamable_fields(part) for part in item.content or ()
+            )
+            has_plain_summary = all(
+                isinstance(part, SummaryText) and _has_only_streamable_fields(part) for part in item.summary
+            )
             has_early_encrypted_content = is_open and item.encrypted_content is not UNSET
             has_null = item.encrypted_content is None or item.content is None or item.content == []
             is_lossless = has_plain_content and has_plain_summary and not has_early_encrypted_content and not has_null
@@ -293,7 +299,7 @@ def _can_be_streamed(item: Item, is_open: bool) -> bool:
     return is_lossless and not (is_open and item.extra)
 
 
-def _is_plain(part: StreamedPart) -> bool:
+def _has_only_streamable_fields(part: StreamedPart) -> bool:
     return part.extra is UNSET and not (isinstance(part, OutputText) and part.logprobs is UNSET)
 
 

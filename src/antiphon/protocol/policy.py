@@ -40,7 +40,7 @@ from antiphon.protocol.events import (
     SummaryTextDelta,
     UnknownEvent,
 )
-from antiphon.protocol.fold import fold, replay
+from antiphon.protocol.fold import fold_events, replay_response
 from antiphon.protocol.items import (
     CodeInterpreterCall,
     CustomToolCall,
@@ -154,9 +154,11 @@ class Policy:
         """Applies the policy to a response that was not streamed: the fold of the events to deliver (STR-14)."""
         if len(response.output) == 1 and self._is_plain_text(response.output[0]):  # the common case
             return response
-        # A cancelled response was checked while it was streamed, and `replay` cannot end its stream.
+        # A cancelled response was checked while it was streamed, and `replay_response` cannot end its stream.
         if response.status != ResponseStatus.CANCELLED and any(type(item) in CALL_TYPES for item in response.output):
-            return fold(delivered_event for event in replay(response) for delivered_event in self.feed(event))
+            return fold_events(
+                delivered_event for event in replay_response(response) for delivered_event in self.feed(event)
+            )
         return self._trim_response(response)  # no calls to check: the same result without a stream
 
     def _is_plain_text(self, item: Item) -> bool:

@@ -11,7 +11,7 @@ from antiphon.dialects.agent_log import EventsToHub
 from antiphon.dialects.agent_log.wire import ThreadWire
 from antiphon.dialects.common.json_lines import JsonLines
 from antiphon.protocol.events import StreamEvent, TerminalEvent
-from antiphon.protocol.fold import fold
+from antiphon.protocol.fold import fold_events
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import FunctionCall, FunctionCallOutput, Message, UnknownItem
 from antiphon.protocol.open_items import type_of
@@ -36,7 +36,7 @@ def events_of(*pieces: bytes) -> list[StreamEvent]:
 
 
 def response_of_recording(name: str) -> Response:
-    return fold(events_of(RECORDINGS[name]))
+    return fold_events(events_of(RECORDINGS[name]))
 
 
 @every_recording

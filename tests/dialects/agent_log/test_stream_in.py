@@ -41,7 +41,7 @@ from antiphon.errors import ApiError
 from antiphon.protocol.codec import encode
 from antiphon.protocol.emitters import EventCollector
 from antiphon.protocol.events import ItemDone
-from antiphon.protocol.fold import fold
+from antiphon.protocol.fold import fold_events
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.open_items import type_of
 from antiphon.protocol.request import Request
@@ -352,7 +352,7 @@ def response_of_lines(lines: list[bytes], slug: str = "vtcode") -> Response:
     events = [event for line in lines for event in to_hub.feed(line)] + to_hub.finish()
     assert find_violations(events) == []
     assert list(to_hub.losses) == []
-    return fold(events)
+    return fold_events(events)
 
 
 def test_turn_is_translated_with_and_without_envelope() -> None:

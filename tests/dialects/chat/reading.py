@@ -14,7 +14,7 @@ from antiphon.dialects.chat.wire import ChatWire
 from antiphon.dialects.common.envelope import unseal_reasoning
 from antiphon.protocol.content import OutputText, ReasoningText, Refusal, SummaryText
 from antiphon.protocol.events import StreamEvent
-from antiphon.protocol.fold import fold
+from antiphon.protocol.fold import fold_events
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, Message, Reasoning
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
@@ -40,7 +40,7 @@ class ReadResult(NamedTuple):
 
     @property
     def response(self) -> Response:
-        return fold(self.events)
+        return fold_events(self.events)
 
     @property
     def summary(self) -> list[str]:

@@ -22,7 +22,7 @@ from antiphon.dialects.chat.wire import ChatWire
 from antiphon.dialects.common.schema_budget import MAX_NODES
 from antiphon.errors import InvalidValue
 from antiphon.protocol.events import ArgumentsDelta, CustomInputDelta, TerminalEvent
-from antiphon.protocol.fold import fold
+from antiphon.protocol.fold import fold_events
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import AdditionalTools, MessageParam
 from antiphon.protocol.nesting import MAX_NESTING
@@ -93,7 +93,7 @@ class Answer:
         self.events = [event for frame in frames for event in reader.feed(frame)] + reader.finish()
         assert find_violations(self.events) == []
         assert [event for event in self.events if isinstance(event, TerminalEvent)] == self.events[-1:]
-        self.response = fold(self.events)
+        self.response = fold_events(self.events)
         self.summary = [line.partition(" = ")[2] or line for line in summary_of(self.response)]
         self.losses = [loss.path for loss in reader.losses]
 
@@ -350,7 +350,7 @@ def test_surrogate_halves_in_forced_arguments_are_joined() -> None:
     frames.append(sse.Frame("", json.dumps(chunk(finish="stop")).encode()))
     events = [event for frame in frames for event in reader.feed(frame)] + reader.finish()
     assert find_violations(events) == []
-    assert summary_of(fold(events))[0].endswith('get_weather({"city":"😀"})')
+    assert summary_of(fold_events(events))[0].endswith('get_weather({"city":"😀"})')
 
 
 # Limits

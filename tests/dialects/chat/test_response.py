@@ -16,7 +16,7 @@ from antiphon import sse
 from antiphon.dialects.chat import EventsFromHub, response_from_hub
 from antiphon.errors import ApiError, ClientFault, UpstreamFault
 from antiphon.protocol.errors import Error
-from antiphon.protocol.fold import replay
+from antiphon.protocol.fold import replay_response
 from antiphon.protocol.response import Response
 
 
@@ -50,7 +50,7 @@ def test_answer_survives_the_round_trip(message: Message, habit: Habit) -> None:
 def test_plain_answer_equals_its_joined_stream(response: Response) -> None:
     """STR-14, as a chat client sees it."""
     from_hub = EventsFromHub(REQUEST)
-    data = b"".join(map(from_hub.feed, replay(response))) + from_hub.finish()
+    data = b"".join(map(from_hub.feed, replay_response(response))) + from_hub.finish()
     data_whole, losses = response_from_hub(response, REQUEST)
     completion = json.loads(data_whole)
     assert data.count(b'"annotations":') <= 1  # SDKs accept no second list, or only the last

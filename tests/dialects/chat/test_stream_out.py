@@ -44,7 +44,7 @@ from antiphon.protocol.events import (
     SummaryPartAdded,
     SummaryTextDelta,
 )
-from antiphon.protocol.fold import fold
+from antiphon.protocol.fold import fold_events
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Message, Reasoning, WebSearchCall
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Usage, make_initial_response
@@ -133,12 +133,12 @@ def test_hub_to_chat_to_hub_keeps_the_content(events: list[StreamEvent]) -> None
         ChatWire(think_tags="off"),
     )
     again = [event for frame in stream.frames for event in to_hub.feed(frame)] + to_hub.finish()
-    assert fold(again).status == (fold(events).status if fold_ended(events) else "failed")
+    assert fold_events(again).status == (fold_events(events).status if fold_ended(events) else "failed")
     assert text_of(again) == text_of(events)
     assert refusal_of(again) == refusal_of(events)
     assert squeezed(reasoning_of(again)) == squeezed(reasoning_of(events))
     # A call without arguments may not have its whole name: a failed stream does not deliver it (TOOL-3).
-    has_failed = fold(again).status == "failed"
+    has_failed = fold_events(again).status == "failed"
     # A call that waits behind another is sent after it, which then never ends.
     calls, reread_calls = calls_of(events, has_failed), calls_of(again, has_failed)
     assert reread_calls == ([call for call in calls if call in reread_calls] if has_failed else calls)
@@ -159,7 +159,7 @@ def test_unsupported_output_is_a_loss(events: list[StreamEvent]) -> None:
 
 
 def fold_ended(events: list[StreamEvent]) -> bool:
-    return bool(events) and fold(events).status in ("completed", "incomplete", "failed")
+    return bool(events) and fold_events(events).status in ("completed", "incomplete", "failed")
 
 
 def streamed(events: list[StreamEvent]) -> set[int]:
@@ -206,7 +206,7 @@ def squeezed(text: str) -> str:
 def calls_of(events: list[StreamEvent], has_failed: bool) -> list[tuple[str, str | None, str, str]]:
     calls = []
     announced = [event.output_index for event in events if isinstance(event, ItemAdded)]
-    output = dict(zip(announced, fold(events).output, strict=True)) if announced else {}
+    output = dict(zip(announced, fold_events(events).output, strict=True)) if announced else {}
     for item in output.values():
         match item:
             case FunctionCall():

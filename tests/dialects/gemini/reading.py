@@ -14,7 +14,7 @@ from antiphon.dialects.gemini.wire import GeminiWire
 from antiphon.protocol.base import Unknown
 from antiphon.protocol.content import Content, OutputText, SummaryText
 from antiphon.protocol.events import StreamEvent
-from antiphon.protocol.fold import fold
+from antiphon.protocol.fold import fold_events
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, Message, Reasoning
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
@@ -42,7 +42,7 @@ class Reading(NamedTuple):
 
     @property
     def response(self) -> Response:
-        return fold(self.events)
+        return fold_events(self.events)
 
     @property
     def summary(self) -> list[str]:

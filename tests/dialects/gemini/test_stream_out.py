@@ -48,7 +48,7 @@ from antiphon.protocol.events import (
     SummaryTextDelta,
     TextRun,
 )
-from antiphon.protocol.fold import fold
+from antiphon.protocol.fold import fold_events
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Message, Reasoning, UnknownItem, WebSearchCall
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import make_initial_response
@@ -81,7 +81,7 @@ def test_events_survive_hub_to_gemini_to_hub(events: list[StreamEvent]) -> None:
     assert words_of(again) == words_of(events)
     assert squeezed(thoughts_of(again)) == squeezed(thoughts_of(events))
     assert calls_of(again) == calls_of(events)
-    before, after = fold(events).status if has_ended(events) else "failed", fold(again).status
+    before, after = fold_events(events).status if has_ended(events) else "failed", fold_events(again).status
     refused = any(isinstance(event, RefusalDelta) for event in events)
     assert after == ("incomplete" if before == "completed" and refused else before)
     if after == "completed":  # a truncated answer has no usable seal
@@ -107,7 +107,7 @@ def test_gemini_frame_is_one_line_for_splitlines(events: list[StreamEvent]) -> N
 
 
 def has_ended(events: Sequence[StreamEvent]) -> bool:
-    return bool(events) and fold(events).status in ("completed", "incomplete", "failed")
+    return bool(events) and fold_events(events).status in ("completed", "incomplete", "failed")
 
 
 def whole(events: Sequence[StreamEvent]) -> list[int]:
@@ -562,7 +562,7 @@ def test_failed_response_without_error_event_sends_an_error() -> None:
     life = RecordingWriter()
     life.add_text("t", "He")
     failed = msgspec.structs.replace(
-        fold(life.collector.events), status="failed", error=Error(code="overloaded", message="busy")
+        fold_events(life.collector.events), status="failed", error=Error(code="overloaded", message="busy")
     )
     stream = stream_to_client([ResponseFailed(sequence_number=9, response=failed)])
     assert stream.answers[0]["error"]["status"] == "UNAVAILABLE"

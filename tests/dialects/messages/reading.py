@@ -13,7 +13,7 @@ from antiphon.dialects.messages import EventsToHub, response_to_hub
 from antiphon.dialects.messages.wire import MessagesWire
 from antiphon.protocol.content import OutputText, ReasoningText, Refusal, SummaryText
 from antiphon.protocol.events import StreamEvent
-from antiphon.protocol.fold import fold
+from antiphon.protocol.fold import fold_events
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, Message, Reasoning, UnknownItem
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
@@ -39,7 +39,7 @@ class Reading(NamedTuple):
 
     @property
     def response(self) -> Response:
-        return fold(self.events)
+        return fold_events(self.events)
 
     @property
     def summary(self) -> list[str]:

@@ -43,7 +43,7 @@ from antiphon.protocol.events import (
     StreamEvent,
     TextRun,
 )
-from antiphon.protocol.fold import fold
+from antiphon.protocol.fold import fold_events
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, Message, Reasoning, WebSearchCall
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Usage, make_initial_response
@@ -70,7 +70,7 @@ def test_messages_stream_has_the_order_of_the_api_and_one_end(events: list[Strea
 @given(lives(("complete", "incomplete", "fail")))
 def test_stream_contains_all_content_in_order(events: list[StreamEvent]) -> None:
     """RSN-1, law (d): hub → messages, item by item: thoughts with seals, texts, and every call with its arguments."""
-    expected = [block for item in fold(events).output for block in blocks_of(item)]
+    expected = [block for item in fold_events(events).output for block in blocks_of(item)]
     assert squeezed(stream_to_client(events).message["content"]) == squeezed(expected)
 
 
@@ -91,10 +91,10 @@ def test_events_survive_hub_to_messages_to_hub(events: list[StreamEvent]) -> Non
     stream = stream_to_client(events)
     to_hub = EventsToHub(REQUEST, make_initial_response(REQUEST, id="resp_2", created_at=1), counting_stamps())
     again = [event for frame in stream.frames for event in to_hub.feed(frame)] + to_hub.finish()
-    assert contents_in(fold(again).output) == contents_in(fold(events).output)
+    assert contents_in(fold_events(again).output) == contents_in(fold_events(events).output)
     assert to_hub.error is None
     if stream.message["stop_reason"] != "refusal":
-        assert fold(again).status == fold(events).status
+        assert fold_events(again).status == fold_events(events).status
 
 
 @given(lives(("complete", "incomplete", "fail")))

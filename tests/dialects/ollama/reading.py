@@ -13,7 +13,7 @@ from antiphon.dialects.common.json_lines import JsonLinesDecoder
 from antiphon.dialects.ollama import EventsToHub, response_to_hub
 from antiphon.protocol.content import OutputText, ReasoningText
 from antiphon.protocol.events import StreamEvent
-from antiphon.protocol.fold import fold
+from antiphon.protocol.fold import fold_events
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, Message, Reasoning
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
@@ -39,7 +39,7 @@ class Reading(NamedTuple):
 
     @property
     def response(self) -> Response:
-        return fold(self.events)
+        return fold_events(self.events)
 
     @property
     def summary(self) -> list[str]:

@@ -35,7 +35,7 @@ from antiphon.protocol.events import (
     StreamEvent,
     UnknownEvent,
 )
-from antiphon.protocol.fold import replay
+from antiphon.protocol.fold import replay_response
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, Message, Reasoning, WebSearchCall
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import (
@@ -112,7 +112,7 @@ def test_stream_ends_with_one_done_or_error_line(events: list[StreamEvent]) -> N
 @given(responses(("complete", "incomplete")))
 def test_stream_equals_the_plain_answer(response: Response) -> None:
     """STR-14."""
-    lines, lost_in_stream = written_lines(replay(response))
+    lines, lost_in_stream = written_lines(replay_response(response))
     answer, losses = whole(response)
     pieces = [line["message"] for line in lines]
     for name in ("content", "thinking"):
@@ -132,7 +132,7 @@ def test_lines_of_a_chat() -> None:
     head = {"model": "m", "created_at": "2023-11-14T22:13:20Z"}
     said = {**head, "message": {"role": "assistant", "content": "Hi"}, "done": False}
     end = {"done": True, "done_reason": "stop", "prompt_eval_count": 30, "eval_count": 12}
-    lines, losses = written_lines(replay(response))
+    lines, losses = written_lines(replay_response(response))
     assert lines == [said, {**head, "message": {"role": "assistant", "content": ""}, **end}]
     assert whole(response) == ({**said, **end}, [])
     assert losses == []
@@ -141,7 +141,7 @@ def test_lines_of_a_chat() -> None:
 def test_lines_of_a_generated_text() -> None:
     thought = Reasoning(id="rs_1", summary=[], content=[ReasoningText(text="Hm.")])
     response = response_with(thought, message(OutputText(text="Hi", annotations=[], logprobs=[])))
-    lines, _ = written_lines(replay(response), GENERATE)
+    lines, _ = written_lines(replay_response(response), GENERATE)
     assert [(line["response"], line.get("thinking")) for line in lines] == [("", "Hm."), ("Hi", None), ("", None)]
     body, _ = whole(response, GENERATE)
     assert (body["response"], body["thinking"], "message" in body) == ("Hi", "Hm.", False)

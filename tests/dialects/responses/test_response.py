@@ -12,7 +12,7 @@ from tests.generate.events import counting_stamps, responses
 from antiphon.dialects.responses import ResponsesWire, response_from_hub, response_to_hub
 from antiphon.errors import ApiError
 from antiphon.protocol import codec
-from antiphon.protocol.fold import replay
+from antiphon.protocol.fold import replay_response
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
@@ -32,7 +32,7 @@ def answer(**members: object) -> bytes:
 @pytest.mark.parametrize("name", PAIRS)
 def test_response_replays_as_a_valid_stream(name: str) -> None:
     response, _ = read(recording(f"{name}_plain.json"))
-    assert find_violations(replay(response)) == []
+    assert find_violations(replay_response(response)) == []
 
 
 @pytest.mark.parametrize("name", PAIRS)

@@ -48,7 +48,7 @@ from antiphon.protocol.events import (
     TerminalEvent,
     UnknownEvent,
 )
-from antiphon.protocol.fold import fold
+from antiphon.protocol.fold import fold_events
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import Message, Reasoning
 from antiphon.protocol.response import make_initial_response
@@ -76,7 +76,7 @@ def test_stream_of_our_own_server_reads_back_unchanged(life: Life, style: EventS
     read = read_stream(data)
     assert find_violations(read.events) == []
     if ended:
-        assert normalized(stable_fields(read.response)) == normalized(stable_fields(fold(life.events)))
+        assert normalized(stable_fields(read.response)) == normalized(stable_fields(fold_events(life.events)))
         if not any(_comes_whole(event) for event in life.events):
             assert _types(read.events) == _types(life.events)
         assert _unknown(read.events) == _unknown(life.events)

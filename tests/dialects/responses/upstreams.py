@@ -14,7 +14,7 @@ from antiphon.dialects.common.envelope import unseal_reasoning
 from antiphon.dialects.responses import EventsToHub, ResponsesWire
 from antiphon.protocol import codec
 from antiphon.protocol.events import StreamEvent
-from antiphon.protocol.fold import fold
+from antiphon.protocol.fold import fold_events
 from antiphon.protocol.losses import Loss
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response, make_initial_response
@@ -31,7 +31,7 @@ class ReadResult(NamedTuple):
 
     @property
     def response(self) -> Response:
-        return fold(self.events)
+        return fold_events(self.events)
 
 
 def recording(name: str) -> bytes:

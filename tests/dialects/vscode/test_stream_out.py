@@ -39,7 +39,7 @@ from antiphon.protocol.events import (
     TextRun,
     UnknownEvent,
 )
-from antiphon.protocol.fold import fold, replay
+from antiphon.protocol.fold import fold_events, replay_response
 from antiphon.protocol.items import (
     FunctionCall,
     ImageGenerationCall,
@@ -126,7 +126,7 @@ def test_stream_ends_with_one_done_or_error_line(events: list[StreamEvent]) -> N
 @given(responses(("complete", "incomplete")))
 def test_stream_equals_the_plain_answer(response: Response) -> None:
     """A-8, STR-14."""
-    lines, _ = written_lines(replay(response))
+    lines, _ = written_lines(replay_response(response))
     answer = whole(response)
     assert answer["end"] == lines[-1]
     for kind in ("text", "thinking"):
@@ -283,7 +283,7 @@ def test_log_probabilities_and_unknown_events_are_losses() -> None:
 
 def test_citations_in_a_stream_are_losses() -> None:
     cited = OutputText(text="a", annotations=[UrlCitation(start_index=0, end_index=1, url="u", title="t")])
-    _, loss_paths = written_lines(replay(response_with(assistant_message(cited), status="completed")))
+    _, loss_paths = written_lines(replay_response(response_with(assistant_message(cited), status="completed")))
     assert loss_paths == ["output[0].annotations"]
 
 
@@ -349,4 +349,4 @@ def test_truncated_stream_ends_with_an_error_line() -> None:
     """STR-7."""
     [line], _ = written_lines([])
     assert line["error"]["code"] == "upstream_disconnected"
-    assert fold(replay(response_with(status="completed"))).status == "completed"
+    assert fold_events(replay_response(response_with(status="completed"))).status == "completed"

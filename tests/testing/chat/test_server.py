@@ -15,7 +15,7 @@ from antiphon import sse
 from antiphon.dialects import chat
 from antiphon.protocol.content import OutputText
 from antiphon.protocol.events import OutputTextDelta, StreamEvent
-from antiphon.protocol.fold import fold
+from antiphon.protocol.fold import fold_events
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response, make_initial_response
@@ -96,7 +96,7 @@ def test_a_stream_and_a_whole_answer_say_the_same_to_the_gateway(scripted_turn: 
     logprob_settings = {"logprobs": True, "top_logprobs": 1} if logprobs else {}
     events = events_of(streamed(scripted_turn, **logprob_settings))
     assert find_violations(events) == []
-    assert fold(events) == response_of(
+    assert fold_events(events) == response_of(
         ChatBehavior().render_body(scripted_turn, make_request(body(**logprob_settings)))
     )
 
@@ -259,5 +259,5 @@ def test_the_sdk_of_the_api_s_maker_reads_it() -> None:
 
 def test_the_text_arrives_as_it_was_said() -> None:
     long_text = 'Grüße, "世界"\u2028\n\ndata: [DONE]\n\n\\ 😀'
-    part = next(item for item in fold(events_of(streamed(turn(text(*long_text))))).output)
+    part = next(item for item in fold_events(events_of(streamed(turn(text(*long_text))))).output)
     assert [content.text for content in getattr(part, "content", []) if isinstance(content, OutputText)] == [long_text]

@@ -13,7 +13,7 @@ from tests.testing.turns import turns
 from antiphon import sse
 from antiphon.dialects import gemini
 from antiphon.protocol.events import StreamEvent
-from antiphon.protocol.fold import fold
+from antiphon.protocol.fold import fold_events
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import FunctionCall
 from antiphon.protocol.request import Request
@@ -108,7 +108,7 @@ def test_a_stream_and_a_whole_answer_say_the_same_to_the_gateway(scripted_turn: 
     """STR-14 begins upstream: the gateway's two ways can only agree if the server's do."""
     events = events_of(streamed(scripted_turn))
     assert find_violations(events) == []
-    assert fold(events) == response_of(GeminiBehavior().render_body(scripted_turn, model_request()))
+    assert fold_events(events) == response_of(GeminiBehavior().render_body(scripted_turn, model_request()))
 
 
 def test_a_stream_has_a_frame_for_each_piece_and_ends_with_the_reason() -> None:
@@ -141,7 +141,7 @@ def test_two_calls_of_one_name_may_come_without_ids_and_stay_apart() -> None:
     assert parts(frames(scripted_turn, GeminiBehavior(gives_ids=False)))[0] == [call, call]
     calls = [
         item
-        for item in fold(events_of(streamed(scripted_turn, GeminiBehavior(gives_ids=False)))).output
+        for item in fold_events(events_of(streamed(scripted_turn, GeminiBehavior(gives_ids=False)))).output
         if isinstance(item, FunctionCall)
     ]
     assert len({call.call_id for call in calls}) == 2
@@ -308,7 +308,7 @@ def test_raw_bytes_errors_and_ends_stand_where_they_were_put() -> None:
         "status": "UNAVAILABLE",
     }
     assert steps[2] == End("rst")
-    response = fold(events_of(streamed(turn(text("a"), raw(error_frame(503, "overloaded"))))))
+    response = fold_events(events_of(streamed(turn(text("a"), raw(error_frame(503, "overloaded"))))))
     assert response.status == "failed"
 
 

@@ -13,7 +13,7 @@ from tests.testing.turns import turns
 
 from antiphon import sse
 from antiphon.dialects import messages
-from antiphon.protocol.fold import fold
+from antiphon.protocol.fold import fold_events
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response, make_initial_response
@@ -112,7 +112,7 @@ def to_hub(data: bytes) -> Response:
         event for frame in decoder.feed(data) + decoder.finish() for event in reader.feed(frame)
     ] + reader.finish()
     assert find_violations(output) == []
-    return fold(output)
+    return fold_events(output)
 
 
 @settings(max_examples=30)

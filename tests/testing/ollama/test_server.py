@@ -14,7 +14,7 @@ from tests.testing.turns import turns
 from antiphon import sse
 from antiphon.dialects import ollama
 from antiphon.protocol import codec
-from antiphon.protocol.fold import fold
+from antiphon.protocol.fold import fold_events
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response, make_initial_response
@@ -43,7 +43,7 @@ def read_stream(data: list[bytes]) -> Response:
     to_hub = ollama.EventsToHub(REQUEST, make_initial_response(REQUEST, id="r", created_at=1), counting_stamps())
     events = [event for line in data for event in to_hub.feed(sse.Frame("", line))] + to_hub.finish()
     assert find_violations(events) == []
-    return fold(events)
+    return fold_events(events)
 
 
 def read_body(data: bytes) -> Response:

@@ -14,7 +14,7 @@ from antiphon import sse
 from antiphon.dialects import responses
 from antiphon.protocol import codec
 from antiphon.protocol.events import OutputTextDelta, StreamEvent
-from antiphon.protocol.fold import fold
+from antiphon.protocol.fold import fold_events
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response, make_initial_response
@@ -76,7 +76,7 @@ def test_a_stream_obeys_the_grammar_and_says_what_the_whole_answer_says(scripted
     """STR-14, on the upstream's side."""
     output = events(scripted_turn)
     assert find_violations(output) == []
-    assert timeless(fold(output)) == timeless(whole(scripted_turn))
+    assert timeless(fold_events(output)) == timeless(whole(scripted_turn))
 
 
 def test_the_gateway_reads_the_stream_without_mending() -> None:

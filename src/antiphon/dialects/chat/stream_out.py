@@ -27,7 +27,7 @@ from antiphon.protocol.events import (
     OutputTextDelta,
     StreamEvent,
 )
-from antiphon.protocol.fold import replay
+from antiphon.protocol.fold import replay_response
 from antiphon.protocol.items import CustomToolCall, FunctionCall
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
@@ -112,7 +112,7 @@ def response_from_hub(response: Response, request: Request) -> tuple[bytes, Loss
     raise_unless_ended(response)
     losses = Losses()
     answer = AnswerFromHub(request, losses)
-    pieces = [piece for event in replay(response) if (piece := answer.feed(event))]
+    pieces = [piece for event in replay_response(response) if (piece := answer.feed(event))]
     choice = join_pieces([*pieces, ChoiceOut(delta=answer.flush())])
     assert choice.delta
     has_other_content = choice.delta.refusal or choice.delta.tool_calls

@@ -23,7 +23,7 @@ from antiphon.protocol.events import (
     StreamEvent,
     TextRun,
 )
-from antiphon.protocol.fold import replay
+from antiphon.protocol.fold import replay_response
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
@@ -116,7 +116,7 @@ def response_from_hub(response: Response, request: Request) -> tuple[bytes, Loss
     raise_unless_ended(response)
     losses = Losses()
     answer = AnswerFromHub(request, losses)
-    pieces = [piece for event in replay(response) if (piece := answer.feed(event))]
+    pieces = [piece for event in replay_response(response) if (piece := answer.feed(event))]
     candidate = join_candidates([*pieces, answer.final_candidate(response)])
     body = msgspec.structs.replace(
         initial_answer(response),

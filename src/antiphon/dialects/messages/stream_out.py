@@ -47,7 +47,7 @@ from antiphon.protocol.events import (
     StreamEvent,
     TextRun,
 )
-from antiphon.protocol.fold import replay
+from antiphon.protocol.fold import replay_response
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
@@ -118,7 +118,7 @@ def response_from_hub(response: Response, request: Request) -> tuple[bytes, Loss
     losses = Losses()
     answer = AnswerFromHub(request, losses)
     blocks = _BlockJoiner()
-    for event in replay(response):
+    for event in replay_response(response):
         for piece in answer.feed(event):
             blocks.add_event(piece)
     end = answer.final_delta(response)

@@ -56,7 +56,7 @@ from antiphon.protocol.events import (
     SummaryTextDelta,
     UnknownEvent,
 )
-from antiphon.protocol.fold import replay
+from antiphon.protocol.fold import replay_response
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, Message, Reasoning
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.nesting import JSON_WHITESPACE, decode_json
@@ -102,7 +102,7 @@ def response_from_hub(response: Response, request: Request) -> tuple[bytes, Loss
     raise_unless_ended(response)
     losses = Losses()
     answer = _Answer(request, losses)
-    pieces = [piece for event in replay(response) for piece in answer.feed(event)]
+    pieces = [piece for event in replay_response(response) for piece in answer.feed(event)]
     return _encode(answer.last_line(response, _joined(pieces))), losses
 
 

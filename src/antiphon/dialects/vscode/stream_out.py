@@ -61,7 +61,7 @@ from antiphon.protocol.events import (
     TextRun,
     UnknownEvent,
 )
-from antiphon.protocol.fold import replay
+from antiphon.protocol.fold import replay_response
 from antiphon.protocol.items import FunctionCall, ImageGenerationCall, Item, Message, Reasoning
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
@@ -109,7 +109,7 @@ def response_from_hub(response: Response, request: Request) -> tuple[bytes, Loss
     raise_unless_ended(response)
     losses = Losses()
     answer = AnswerFromHub(losses)
-    parts = [part for event in replay(response) for part in answer.feed(event)]
+    parts = [part for event in replay_response(response) for part in answer.feed(event)]
     return msgspec.json.encode(ResponseOut(parts=join_parts(parts), end=answer.done_line(response))), losses
 
 
