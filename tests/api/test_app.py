@@ -46,7 +46,7 @@ def place(shared: Probed) -> Iterator[Probed]:
 
 
 def test_route_table_lists_every_path_and_which_are_public() -> None:
-    assert {path: (sorted(route.methods), route.is_public) for path, route in ROUTES.items()} == {
+    assert {path: (sorted(route.operations), route.is_public) for path, route in ROUTES.items()} == {
         "/v1/responses": (["POST"], False),
         "/v1/responses/compact": (["POST"], False),
         "/v1/models": (["GET"], False),
@@ -70,7 +70,7 @@ def test_route_table_lists_every_path_and_which_are_public() -> None:
         "/v1beta/models": (["GET"], False),
         "/": (["GET"], True),
     }
-    assert {path: (sorted(route.methods), route.is_public) for path, route in MODEL_ROUTES.items()} == {
+    assert {path: (sorted(route.operations), route.is_public) for path, route in MODEL_ROUTES.items()} == {
         f"/{version}/models/{{model}}{action}": ([method], False)
         for version in ("v1", "v1beta")
         for action, method in {
@@ -80,7 +80,7 @@ def test_route_table_lists_every_path_and_which_are_public() -> None:
             ":countTokens": "POST",
         }.items()
     }
-    assert {path: (sorted(route.methods), route.is_public) for path, route in RESOURCE_ROUTES.items()} == {
+    assert {path: (sorted(route.operations), route.is_public) for path, route in RESOURCE_ROUTES.items()} == {
         "/v1/responses/{id}": (["DELETE", "GET"], False),
         "/v1/responses/{id}/input_items": (["GET"], False),
         "/v1/responses/{id}/cancel": (["POST"], False),
@@ -88,7 +88,7 @@ def test_route_table_lists_every_path_and_which_are_public() -> None:
         "/v1/conversations/{id}/items": (["GET", "POST"], False),
         "/v1/conversations/{id}/items/{item_id}": (["DELETE", "GET"], False),
     }
-    assert not Route(methods=ROUTES["/health"].methods).is_public
+    assert not Route(operations=ROUTES["/health"].operations).is_public
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIN
 
 @pytest.mark.parametrize("path", [path for path in ROUTES if not path.startswith(OTHERS)])
 def test_unsupported_method_is_405_with_allowed_methods(place: Probed, path: str) -> None:
-    allowed = sorted(ROUTES[path].methods)
+    allowed = sorted(ROUTES[path].operations)
     for method in set(METHODS) - set(allowed):
         answer = place.ask(method, path)
         answer.tells(405, "method_not_allowed")
@@ -170,10 +170,10 @@ def test_openapi_path_serves_the_generated_document(place: Probed) -> None:
 def test_openapi_document_lists_exactly_the_routes() -> None:
     documented = msgspec.json.decode(openapi_document())["paths"]
     assert {path: {method.upper() for method in methods} for path, methods in documented.items()} == {
-        path: set(route.methods) for path, route in ALL_ROUTES.items()
+        path: set(route.operations) for path, route in ALL_ROUTES.items()
     }
     for path, route in ALL_ROUTES.items():
-        for method in route.methods:
+        for method in route.operations:
             assert (documented[path][method.lower()].get("security") == []) == route.is_public
 
 

@@ -117,13 +117,13 @@ def test_every_operation_has_the_fields_that_openapi_requires() -> None:
 
 def test_operation_without_description_is_refused() -> None:
     """A route cannot be added to the table without the description of its operation."""
-    described = ALL_ROUTES["/health"].methods["GET"]
+    described = ALL_ROUTES["/health"].operations["GET"]
     for missing in ("id", "summary", "answer"):
         fields = {name: getattr(described, name) for name in ("id", "summary", "answer") if name != missing}
         with pytest.raises(TypeError, match=missing):
             Operation("GET", "/v1/new", described.endpoint, **fields)
     for route in ALL_ROUTES.values():
-        for operation in route.methods.values():
+        for operation in route.operations.values():
             assert operation.id
             assert operation.summary
             assert operation.answer.description

@@ -335,7 +335,7 @@ def test_images_and_files_are_never_fetched(place: Probed, bird: Canary, spellin
 
 def every_call() -> list[tuple[str, str]]:
     routes = [*ROUTES.items(), *((named(path), route) for path, route in (RESOURCE_ROUTES | MODEL_ROUTES).items())]
-    return [(path, method) for path, route in routes for method in route.methods]
+    return [(path, method) for path, route in routes for method in route.operations]
 
 
 def named(path: str) -> str:
@@ -471,7 +471,7 @@ def test_path_spellings_do_not_bypass_the_key(guarded: Probed, path: str) -> Non
 
 def test_new_route_requires_a_key(guarded: Probed, monkeypatch: pytest.MonkeyPatch) -> None:
     """Security: new routes fail closed."""
-    monkeypatch.setitem(ROUTES, "/v1/new", Route(methods=ROUTES["/health"].methods))
+    monkeypatch.setitem(ROUTES, "/v1/new", Route(operations=ROUTES["/health"].operations))
     assert answer_to(guarded, "GET", "/v1/new")[0] == 401
     assert answer_to(guarded, "GET", "/v1/new", with_key(ALICE))[0] == 200
 

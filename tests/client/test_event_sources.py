@@ -158,8 +158,8 @@ def test_consecutive_streams_reuse_one_connection() -> None:
     async def work(client: AsyncClient) -> None:
         for _ in range(3):
             assert (await client.stream("Hi.").final()).output_text == "You said: Hi."
-            await until(lambda: not client._sender.network.connections_in_use)
-        assert client._sender.network.open_connections == 1
+            await until(lambda: not client._sender.transport.connections_in_use)
+        assert client._sender.transport.open_connections == 1
 
     with ResponsesServer() as server:
         asked(server.base_url, work)
@@ -180,8 +180,8 @@ def test_connection_with_a_late_end_is_reused(monkeypatch: pytest.MonkeyPatch) -
         gc.collect()
         await asyncio.sleep(0.01)
         gate.open()
-        await until(lambda: not client._sender.network.connections_in_use)
-        assert client._sender.network.open_connections == 1
+        await until(lambda: not client._sender.transport.connections_in_use)
+        assert client._sender.transport.open_connections == 1
 
     with ResponsesServer([late]) as server:
         asked(server.base_url, work)
@@ -193,7 +193,7 @@ def test_connection_without_an_end_is_closed(monkeypatch: pytest.MonkeyPatch) ->
 
     async def work(client: AsyncClient) -> None:
         assert (await client.stream("Hi.").final()).status == "completed"
-        await until(lambda: not client._sender.network.open_connections)
+        await until(lambda: not client._sender.transport.open_connections)
 
     with ResponsesServer([endless]) as server:
         asked(server.base_url, work)

@@ -68,7 +68,9 @@ def compact(
     """The compaction, the requests that the upstream received, and the losses."""
     compactor = Compactor(seal=SEAL, owner="alice", target=target(dialect), context_size=context_size, stamps=stamps())
     transport, losses = ScriptedTransport(*answered), Losses()
-    made = asyncio.run(compactor.compact(request, input_items(request), transport, losses, threshold=threshold))
+    made = asyncio.run(
+        compactor.compact(request, input_items(request), transport, losses, compaction_threshold=threshold)
+    )
     return made, [msgspec.json.decode(each.body) for each in transport.asked], [str(loss) for loss in losses]
 
 

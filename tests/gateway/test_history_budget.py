@@ -51,7 +51,7 @@ class Counting:
             match name:
                 case "get_turn":
                     self.read += len(result.input) + len(result.output)
-                case "get_chain" | "all_entries":
+                case "get_chain" | "read_all_entries":
                     self.read += len(result.content)
                 case "find_outputs":
                     self.read += sum(map(len, result))
@@ -288,7 +288,7 @@ async def test_conversation_over_the_limit_is_refused_or_truncated(bench: Bench)
     assert (
         f"the conversation 'conv_1' does not fit: with it the resolved conversation has {size} bytes" in error.message
     )
-    assert store.asked == {"all_entries": 1}
+    assert store.asked == {"read_all_entries": 1}
     assert store.read == 0
     shorter = asked(user("so"), conversation={"id": "conv_1"}, truncation="auto")
     resolved = await grounded(store := counting(bench), shorter, size // 2)

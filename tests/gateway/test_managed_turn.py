@@ -254,7 +254,7 @@ class FixedReader:
     def limit_output(self, limits: OutputLimits) -> None:
         pass
 
-    def cut_off(self, reason: str) -> list[Any]:
+    def end_incomplete(self, reason: str) -> list[Any]:
         raise AssertionError(reason)
 
 

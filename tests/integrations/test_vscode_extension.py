@@ -21,7 +21,15 @@ from tests.running import one_upstream, running
 from antiphon import testing
 from antiphon.api.routes import ROUTES
 from antiphon.config import KeyConfig, UpstreamConfig
-from antiphon.dialects.vscode.wire import ChoicesIn, DataPart, DoneLine, ErrorLine, TextPart, ThinkingPart, ToolCallPart
+from antiphon.dialects.vscode.wire import (
+    ContentChoicesIn,
+    DataPart,
+    DoneLine,
+    ErrorLine,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+)
 from antiphon.testing import ChatServer, Gate, MessagesServer, turn
 from antiphon.testing.script import ReceivedRequest
 
@@ -87,7 +95,7 @@ def test_package_has_no_links_to_files_outside_of_it() -> None:
 def test_manifest_and_page_describe_every_choice() -> None:
     """A-3, A-5, C-1."""
     description = MANIFEST["contributes"]["configuration"]["properties"]["antiphon.choices"]["description"]
-    for name in ChoicesIn.__struct_encode_fields__:
+    for name in ContentChoicesIn.__struct_encode_fields__:
         if not name.startswith("antiphon:"):
             assert name in description
             assert f"`{name}`" in PAGE

@@ -96,7 +96,7 @@ def _expected_requests(dialect: ServerDialectName) -> Iterator[ExpectedRequest]:
             yield ExpectedRequest(f"limit.{name}", target.url(), body)
         if form == FIRST_FORM[dialect]:
             yield from (ExpectedRequest("minimal", target.url(), body) for body in limited(minimal))
-        for step in steps.steps(form):
+        for step in steps.probe_steps(form):
             if isinstance(step, Experiment):
                 tokens = READING_TOKENS if step.inspection in READING_INSPECTIONS else BRIEF_TOKENS
                 bodies = [_canonical({**model, **step.body})] if step.path else limited(step.body, tokens)

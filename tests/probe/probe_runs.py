@@ -21,7 +21,7 @@ QUICK = Timeouts(connect=5.0, first_byte=10.0, idle=10.0, total=20.0)
 def make_target(url: str, dialect: ServerDialectName, **settings: Any) -> ProbeTarget:
     base = load_profile(SERVER_DIALECTS[dialect].default_profile)
     settings = {"model": "mock-1", "timeouts": QUICK, "key_header": base.key_header, **settings}
-    return ProbeTarget(base_url=url, base=base, **settings)
+    return ProbeTarget(base_url=url, base_profile=base, **settings)
 
 
 def run_probe(target: ProbeTarget, transport: Transport | None = None) -> tuple[ProbeReport, dict[str, ProbeFinding]]:

@@ -34,7 +34,7 @@ def make_verdicts(**verdicts: Verdict) -> list[ProbeFinding]:
 
 def draft_of(dialect: str, **verdicts: Verdict) -> ProfileDraft:
     """Everything is accepted, except these."""
-    steps = [step.id for step in EXPERIMENTS[dialect].steps.steps("parts")]  # type: ignore[index]
+    steps = [step.id for step in EXPERIMENTS[dialect].steps.probe_steps("parts")]  # type: ignore[index]
     best: dict[str, Verdict] = {id.replace(".", "__"): "accepted" for id in steps}
     return CONCLUDE[dialect](Verdicts(make_verdicts(**{**best, **verdicts})))
 
@@ -161,7 +161,7 @@ def test_conclusions_name_quirks_for_other_dialects(dialect: str, verdicts: dict
 @pytest.mark.parametrize("verdict", ["accepted", "ignored", "refused", "down", "untried"])
 def test_profile_of_any_findings_loads(dialect: ServerDialectName, verdict: Verdict) -> None:
     """D-4: also for a server that accepts nothing."""
-    ids = [step.id for step in EXPERIMENTS[dialect].steps.steps("parts")]
+    ids = [step.id for step in EXPERIMENTS[dialect].steps.probe_steps("parts")]
     names = getattr(EXPERIMENTS[dialect].steps, "FIELDS", {})
     findings = [
         ProbeFinding(id=id, title=id, verdict=verdict, detail='"\x00\n' + id)

@@ -338,7 +338,7 @@ PATHS: Final[dict[ServerDialectName, dict[str, str]]] = {
 
 def experiments(dialect: ServerDialectName) -> dict[str, Experiment]:
     form: TextForm = "parts" if dialect == "responses" else "string"
-    return {step.id: step for step in EXPERIMENTS[dialect].steps.steps(form) if isinstance(step, Experiment)}
+    return {step.id: step for step in EXPERIMENTS[dialect].steps.probe_steps(form) if isinstance(step, Experiment)}
 
 
 def value_at(body: Any, path: str) -> Any:
@@ -377,7 +377,7 @@ def test_experiments_use_the_path_of_turns_except_counts(dialect: ServerDialectN
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_each_member_of_a_choice_sends_its_field(dialect: ServerDialectName) -> None:
-    choices = [step for step in EXPERIMENTS[dialect].steps.steps("string") if isinstance(step, Choice)]
+    choices = [step for step in EXPERIMENTS[dialect].steps.probe_steps("string") if isinstance(step, Choice)]
     assert [choice.id for choice in choices] == ["field"]
     prefix = {"gemini": "generationConfig.", "ollama": "options."}.get(dialect, "")
     for name, member in choices[0].members.items():

@@ -156,17 +156,17 @@ def test_newest_items_are_read_up_to_a_limit(run: Run) -> None:
         for limit in range(sum(sizes) + 2):
             fitting = [entry.item for at, entry in enumerate(stored) if sum(sizes[at:]) <= limit]
             expected = Excerpt(content=b"[%b]" % b",".join(fitting), size=sum(sizes), omitted_count=3 - len(fitting))
-            assert await store.all_entries("anna", "conv", limit, drops_oldest=True) == expected
+            assert await store.read_all_entries("anna", "conv", limit, drops_oldest=True) == expected
             if len(fitting) < 3:
                 expected = replace(expected, content=b"")
-            assert await store.all_entries("anna", "conv", limit, drops_oldest=False) == expected
+            assert await store.read_all_entries("anna", "conv", limit, drops_oldest=False) == expected
         await store.create_conversation("anna", conversation("empty"), [])
         for drops_oldest in (True, False):
-            assert await store.all_entries("anna", "empty", 0, drops_oldest=drops_oldest) == Excerpt(
+            assert await store.read_all_entries("anna", "empty", 0, drops_oldest=drops_oldest) == Excerpt(
                 content=b"[]", size=0
             )
-            assert await store.all_entries("anna", "nowhere", 99, drops_oldest=drops_oldest) is None
-            assert await store.all_entries("bert", "conv", 99, drops_oldest=drops_oldest) is None
+            assert await store.read_all_entries("anna", "nowhere", 99, drops_oldest=drops_oldest) is None
+            assert await store.read_all_entries("bert", "conv", 99, drops_oldest=drops_oldest) is None
 
     run(law)
 

@@ -112,11 +112,11 @@ class App:
             exchange.log_entry.owner, exchange.key_style = caller
         if route is None:
             raise ClientFault("unknown path; see /openapi.json", type="not_found", code="not_found")
-        operation = route.methods.get(scope["method"]) or (
-            route.methods.get("GET") if scope["method"] == "HEAD" else None
+        operation = route.operations.get(scope["method"]) or (
+            route.operations.get("GET") if scope["method"] == "HEAD" else None
         )
         if operation is None:
-            allowed = ", ".join(sorted(route.methods))
+            allowed = ", ".join(sorted(route.operations))
             raise MethodNotAllowed(f"method not allowed; this path supports {allowed}", allowed.encode())
         await operation.endpoint(self._services, exchange)
 

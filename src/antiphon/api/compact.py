@@ -15,7 +15,7 @@ from antiphon.protocol.request import CompactRequest, Request, input_items
 from antiphon.protocol.response import CompactResource
 
 
-async def compact_response(services: Services, exchange: Exchange) -> None:
+async def handle_compact(services: Services, exchange: Exchange) -> None:
     """Compacts a conversation. Nothing is stored: the client gets the whole result."""
     compact_request = codec.decode_compact_request(await exchange.read_body(services.max_body))
     exchange.watch_disconnect()

@@ -24,7 +24,7 @@ from antiphon.api.operation import (
     Schema,
     json_answer,
     path_parameter,
-    ref,
+    schema_ref,
 )
 from antiphon.api.turn_endpoints import create_dialect_turn
 from antiphon.api.vscode import count_editor_tokens, list_editor_models
@@ -118,7 +118,7 @@ def _model_operations(prefix: str, get_id: str, id_suffix: str) -> tuple[Operati
             id=get_id,
             summary="Get one available model",
             parameters=(MODEL,),
-            answer=json_answer("The model, in the form of the client's API.", {"anyOf": [ref("Model"), OBJECT]}),
+            answer=json_answer("The model, in the form of the client's API.", {"anyOf": [schema_ref("Model"), OBJECT]}),
             errors=UNKNOWN_MODEL_ERRORS,
             has_vendor_errors=True,
         ),

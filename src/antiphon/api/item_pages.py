@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
-from antiphon.api.operation import Schema, ref
+from antiphon.api.operation import Schema, schema_ref
 from antiphon.protocol import codec
 from antiphon.protocol.content import ContentParam, InputText, OutputText, OutputTextParam
 from antiphon.protocol.items import (
@@ -78,7 +78,7 @@ PAGE_SCHEMA: Final[Schema] = {
     "type": "object",
     "properties": {
         "object": {"const": "list"},
-        "data": {"type": "array", "items": ref("ItemParam")},
+        "data": {"type": "array", "items": schema_ref("ItemParam")},
         "first_id": {"type": ["string", "null"]},
         "last_id": {"type": ["string", "null"]},
         "has_more": {"type": "boolean"},

@@ -14,7 +14,7 @@ from msgspec import Struct
 from antiphon import __version__
 from antiphon.api.documented_errors import AUTHENTICATION_ERRORS, COMMON_ERRORS, MODEL_ERRORS
 from antiphon.api.openapi_schemas import public_name, schemas_of
-from antiphon.api.operation import BodyType, ErrorCodes, Operation, Parameter, Route, Schema, ref
+from antiphon.api.operation import BodyType, ErrorCodes, Operation, Parameter, Route, Schema, schema_ref
 from antiphon.errors import STATUS_OF_TYPE
 from antiphon.gateway.model_catalog import Model
 from antiphon.protocol.errors import ErrorBody
@@ -30,7 +30,7 @@ def render_document(routes: Mapping[str, Route]) -> bytes:
             "servers": [{"url": "/"}],
             "security": [{"bearer": []}, {"apiKey": []}],
             "paths": {
-                path: {method.lower(): _operation(route, operation) for method, operation in route.methods.items()}
+                path: {method.lower(): _operation(route, operation) for method, operation in route.operations.items()}
                 for path, route in routes.items()
             },
             "components": {
@@ -47,7 +47,7 @@ def render_document(routes: Mapping[str, Route]) -> bytes:
 
 def _body_structs(routes: Iterable[Route]) -> set[type[Struct]]:
     """The types of all bodies that have a type."""
-    operations = [operation for route in routes for operation in route.methods.values()]
+    operations = [operation for route in routes for operation in route.operations.values()]
     bodies = [body for operation in operations for body in (operation.body, *operation.answer.content.values())]
     return {body for body in bodies if isinstance(body, type)}
 
@@ -83,7 +83,7 @@ def _parameter(parameter: Parameter) -> Schema:
 
 def _content(content: Mapping[str, BodyType]) -> Schema:
     return {
-        media_type: {"schema": ref(public_name(body.__name__)) if isinstance(body, type) else body}
+        media_type: {"schema": schema_ref(public_name(body.__name__)) if isinstance(body, type) else body}
         for media_type, body in content.items()
     }
 
@@ -128,7 +128,7 @@ def _error_body(operation: Operation, status: int, codes: Mapping[str, str]) -> 
         }
         for code, message in codes.items()
     }
-    return {"schema": ref("ErrorBody"), "examples": examples}
+    return {"schema": schema_ref("ErrorBody"), "examples": examples}
 
 
 def _error_type(status: int, code: str) -> str:

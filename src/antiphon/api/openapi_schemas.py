@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from antiphon.api.operation import Schema, ref
+from antiphon.api.operation import Schema, schema_ref
 from antiphon.dialects.responses.stream_out import ReasoningTextDelta, ReasoningTextDone
 from antiphon.protocol import content, events, items, request, tools
 from antiphon.protocol.base import EXTRA_NAME, UNKNOWN_TAG
@@ -28,7 +28,7 @@ def schemas_of(structs: Collection[type[Struct]]) -> dict[str, Schema]:
     }
     schemas |= {name: cleaner.clean_union(schema) for name, schema in unions.items()}
     schemas["LossesStreamingEvent"] = LOSSES_EVENT
-    schemas["StreamingEvent"]["anyOf"].append(ref("LossesStreamingEvent"))
+    schemas["StreamingEvent"]["anyOf"].append(schema_ref("LossesStreamingEvent"))
     return dict(sorted(schemas.items()))
 
 
@@ -59,10 +59,10 @@ class _SchemaCleaner:
     def clean_schema(self, value: Any) -> Any:
         match value:
             case {"$ref": name}:
-                return ref(public_name(name))
+                return schema_ref(public_name(name))
             case {"anyOf": _}:
                 name = self._union_names.get(msgspec.json.encode(value))
-                return ref(name) if name else self.clean_union(value)
+                return schema_ref(name) if name else self.clean_union(value)
             case dict():
                 return {key: self.clean_schema(member) for key, member in value.items()}
             case list():
@@ -216,7 +216,7 @@ LOSSES_EVENT: Final[Schema] = {
     "properties": {
         "type": {"const": "antiphon:losses"},
         "sequence_number": {"type": "integer"},
-        "losses": {"type": "array", "items": ref("Loss")},
+        "losses": {"type": "array", "items": schema_ref("Loss")},
     },
     "required": ["type", "sequence_number", "losses"],
 }

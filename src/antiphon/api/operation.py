@@ -57,11 +57,11 @@ class Operation(_Method, frozen=True, kw_only=True):
 class Route(Struct, frozen=True, kw_only=True):
     """The operations of a path, by method."""
 
-    methods: dict[str, Operation]
+    operations: dict[str, Operation]
     is_public: bool = False  # answers without a key
 
 
-def ref(name: str) -> Schema:
+def schema_ref(name: str) -> Schema:
     """A reference to a schema of the document."""
     return {"$ref": f"#/components/schemas/{name}"}
 

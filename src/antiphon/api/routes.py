@@ -11,7 +11,7 @@ import msgspec
 from antiphon import __version__
 from antiphon.api import openapi
 from antiphon.api.background_endpoints import cancel_response
-from antiphon.api.compact import compact_response
+from antiphon.api.compact import handle_compact
 from antiphon.api.conversations import (
     add_items,
     create_conversation,
@@ -42,7 +42,7 @@ from antiphon.api.operation import (
     Route,
     json_answer,
     path_parameter,
-    ref,
+    schema_ref,
 )
 from antiphon.api.stored_responses import delete_response, get_response, list_input_items
 from antiphon.api.turn_endpoints import create_response
@@ -152,7 +152,7 @@ def _health(path: str, id: str) -> Operation:
 # The table
 
 METRICS_PATH: Final = "/metrics"
-STREAM_OF_EVENTS: Final = ref("StreamingEvent")
+STREAM_OF_EVENTS: Final = schema_ref("StreamingEvent")
 OPERATIONS: Final = (
     Operation(
         "POST",
@@ -181,7 +181,7 @@ OPERATIONS: Final = (
     Operation(
         "POST",
         "/v1/responses/compact",
-        compact_response,
+        handle_compact,
         id="compactResponse",
         summary="Compact a conversation",
         description="The model summarises a conversation as one `compaction` item. Sent as `input` instead of"
@@ -403,7 +403,7 @@ OPERATIONS: Final = (
             ITEM_ID,
             INCLUDE,
         ),
-        answer=json_answer("The item.", ref("ItemParam")),
+        answer=json_answer("The item.", schema_ref("ItemParam")),
         errors=CONVERSATION_ERRORS,
     ),
     Operation(
@@ -426,8 +426,8 @@ OPERATIONS: Final = (
 def _routes() -> dict[str, Route]:
     routes: dict[str, Route] = {}
     for operation in OPERATIONS:
-        route = routes.setdefault(operation.path, Route(methods={}, is_public=operation.path in PUBLIC_PATHS))
-        route.methods[operation.method] = operation
+        route = routes.setdefault(operation.path, Route(operations={}, is_public=operation.path in PUBLIC_PATHS))
+        route.operations[operation.method] = operation
     return routes
 
 

@@ -147,7 +147,7 @@ class _Session:
         base = load_profile(SERVER_DIALECTS[dialect].default_profile)
         return ProbeTarget(
             base_url=base_url(self._args.url, dialect),
-            base=base,
+            base_profile=base,
             model=self._args.model or "",
             key=self._key,
             key_header=base.key_header,

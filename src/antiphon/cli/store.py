@@ -95,7 +95,7 @@ def describe_retention(config: StoreConfig, environ: Mapping[str, str]) -> str:
 
 
 async def with_store(config: StoreConfig, environ: Mapping[str, str], run_action: Callable[[Store], Any]) -> int:
-    """Open the store, run `do` with it, and return its exit code."""
+    """Open the store, run `run_action` with it, and return its exit code."""
     from antiphon.store.opening import open_store
 
     store = await open_store(config, environ)

@@ -112,9 +112,9 @@ def detect_kind(data: bytes, dialect: ServerDialectName) -> Kind:
     members = _decode_object(data)
     if members is None:
         raise InvalidUsage("the input is neither a JSON object nor a stream of events")
-    if members.keys() & server.event_fields:
+    if members.keys() & server.event_only_fields:
         return "stream"
-    return "response" if members.keys() & server.response_fields else "request"
+    return "response" if members.keys() & server.response_only_fields else "request"
 
 
 def _decode_object(data: bytes) -> dict[str, Any] | None:

@@ -79,7 +79,7 @@ class AsyncClient:
             client = AsyncClient(model="mock-1")
             await client.close()
         """
-        await self._sender.network.close()
+        await self._sender.transport.close()
 
     async def create(self, input: Input = None, **fields: Unpack[RequestFields]) -> Response:
         """Creates a response. `fields` are request fields, named as in the specification (`instructions`, `tools`, …).
@@ -230,7 +230,7 @@ class AsyncClient:
 
 def with_transport(client: AsyncClient, transport: Transport) -> AsyncClient:
     """Makes a client send its requests over another transport, for tests. It cannot open WebSockets then."""
-    client._sender.network = cast(HttpTransport, transport)
+    client._sender.transport = cast(HttpTransport, transport)
     return client
 
 

@@ -22,9 +22,9 @@ MAX_ERROR_BYTES: Final = 256 * 1024
 class RequestSender:
     """Sends requests to one server."""
 
-    def __init__(self, server: Server, network: HttpTransport, retries: Retries) -> None:
+    def __init__(self, server: Server, transport: HttpTransport, retries: Retries) -> None:
         self.server = server
-        self.network = network
+        self.transport = transport
         self.retries = retries
 
     async def send(self, method: str, url: str, body: bytes = b"") -> UpstreamResponse:
@@ -43,7 +43,7 @@ class RequestSender:
 
     async def _send_once(self, method: str, url: str, body: bytes) -> UpstreamResponse:
         try:
-            answer = await self.network.send(method, url, self.server.headers, body, self.server.timeouts)
+            answer = await self.transport.send(method, url, self.server.headers, body, self.server.timeouts)
         except UpstreamFault as fault:
             raise as_server_fault(fault) from None
         is_compressed = answer.headers.get("content-encoding", "identity").strip().lower() not in ("", "identity")

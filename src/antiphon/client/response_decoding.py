@@ -104,9 +104,9 @@ class NumberedEvents:
     def limit_output(self, limits: OutputLimits) -> None:
         self._limits = limits
 
-    def cut_off(self, reason: str) -> list[StreamEvent]:
+    def end_incomplete(self, reason: str) -> list[StreamEvent]:
         assert self._to_hub is not None  # a limit can only be exceeded after `feed`
-        return self._to_hub.cut_off(reason)
+        return self._to_hub.end_incomplete(reason)
 
     def _create_decoder(self, frame: sse.Frame) -> EventsToHub:
         """Starts from the response in the server's first event: reconnecting needs its id."""

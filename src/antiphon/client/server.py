@@ -48,7 +48,7 @@ class Server(Struct, frozen=True, kw_only=True):
         return isinstance(self.wire, ResponsesWire) and self.wire.stateful
 
     def response_url(self, id: str, suffix: str = "") -> str:
-        """The URL of a stored response; `rest` is appended to the id."""
+        """The URL of a stored response; `suffix` is appended to the id."""
         if not self.stores_responses:
             message = f"this server ({self.profile.name}) stores no responses: only servers of the responses dialect do"
             raise UnsupportedParameter(message, param="id")

@@ -46,7 +46,7 @@ class ResponseSocket:
             raise UnsupportedParameter(f"a server of the dialect {server.profile.dialect!r} has no WebSocket")
         try:
             self._socket = await open_websocket(
-                self._sender.network, f"{server.base_url}/responses", server.headers, server.timeouts
+                self._sender.transport, f"{server.base_url}/responses", server.headers, server.timeouts
             )
         except UpgradeRefused as refusal:
             raise error_from_answer(server, refusal.status, refusal.headers, refusal.body) from None

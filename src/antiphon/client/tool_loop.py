@@ -75,7 +75,7 @@ class _ToolLoop:
         self._settings["tools"] = [*(tool.param for tool in self._tools.values()), *other_tools]
         self._other_tool_names = {_tool_name(tool) for tool in other_tools}
         self._max_calls = max_calls
-        self._calls: list[ToolCall] = []
+        self._finished_calls: list[ToolCall] = []
 
     async def run(self) -> ToolRun:
         request = codec.decode_request(codec.encode({"input": self._settings.get("input")}))
@@ -85,19 +85,19 @@ class _ToolLoop:
             history += [codec.decode_item_param(codec.encode(item)) for item in response.output]  # ITEM-6
             calls = response.function_calls
             own_calls = [call for call in calls if call.name not in self._other_tool_names]
-            may_continue = len(self._calls) < self._max_calls and response.status == ResponseStatus.COMPLETED
+            may_continue = len(self._finished_calls) < self._max_calls and response.status == ResponseStatus.COMPLETED
             if own_calls and may_continue:
                 history += await self._call_tools(own_calls)
             if not may_continue or not own_calls or len(own_calls) < len(calls):  # the other tools are the caller's
-                return ToolRun(response=response, calls=self._calls, history=history)
-            if len(self._calls) >= self._max_calls:
+                return ToolRun(response=response, calls=self._finished_calls, history=history)
+            if len(self._finished_calls) >= self._max_calls:
                 self._settings["tool_choice"] = "none"
 
     async def _call_tools(self, calls: list[FunctionCall]) -> list[ItemParam]:
         """Calls the tools concurrently. Calls beyond the limit get an error as their output."""
-        remaining_calls = self._max_calls - len(self._calls)
+        remaining_calls = self._max_calls - len(self._finished_calls)
         results = await asyncio.gather(*map(self._call_tool, calls[:remaining_calls]))
-        self._calls += results
+        self._finished_calls += results
         outputs = [result.output for result in results]
         outputs += [f"not called: the limit of {self._max_calls} calls is reached"] * (len(calls) - len(results))
         return [

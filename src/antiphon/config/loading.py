@@ -78,11 +78,11 @@ def default_config(environ: Mapping[str, str]) -> Config:
 
 
 def _resolve_upstream(
-    upstream: UpstreamConfig, folder: Path, timeouts: Timeouts, own_timeouts: Iterable[str]
+    upstream: UpstreamConfig, folder: Path, timeouts: Timeouts, own_timeout_names: Iterable[str]
 ) -> UpstreamConfig:
     """The upstream with its profile path resolved, no trailing slash in its URL, and either all timeouts or none."""
     profile = _resolve_profile(folder, upstream.profile) if upstream.profile else None
-    own_values = {name: getattr(upstream.timeouts, name) for name in own_timeouts}
+    own_values = {name: getattr(upstream.timeouts, name) for name in own_timeout_names}
     return replace(
         upstream,
         profile=profile,

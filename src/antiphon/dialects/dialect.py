@@ -43,7 +43,7 @@ class EventsToHub(Protocol):
 
     def limit_output(self, limits: OutputLimits) -> None: ...
 
-    def cut_off(self, reason: str) -> list[StreamEvent]: ...
+    def end_incomplete(self, reason: str) -> list[StreamEvent]: ...
 
 
 class EventsFromHub(Protocol):
@@ -76,7 +76,7 @@ class ServerDialect(Struct, frozen=True, kw_only=True):
     """The server half of one dialect. Each call gets the profile's wire options, a `wire_type`. Paths begin after the
     base URL; `{model}` in a path is the resource name of the model."""
 
-    path: str
+    turn_path: str
     request_from_hub: Callable[[Request, Any], tuple[bytes, Losses]]
     events_to_hub: Callable[..., EventsToHub]
     response_to_hub: Callable[..., tuple[Response, Losses]]
@@ -106,9 +106,9 @@ class ServerDialect(Struct, frozen=True, kw_only=True):
     opens_foreign_compaction: bool = False
     has_websocket: bool = False
     #: Fields of answers that no request has.
-    response_fields: frozenset[str] = frozenset()
+    response_only_fields: frozenset[str] = frozenset()
     #: Fields of stream events that nothing else has.
-    event_fields: frozenset[str] = frozenset()
+    event_only_fields: frozenset[str] = frozenset()
 
     @property
     def has_model_in_path(self) -> bool:
@@ -134,7 +134,7 @@ class ClientDialect(Struct, frozen=True, kw_only=True):
     #: Reads a body that was sent to a path; for dialects in which the path is a part of the request.
     request_at_path: Callable[[str, bytes], tuple[Request, Losses]] | None = None
     #: An additional response header for the request id.
-    id_header: bytes = b""
+    request_id_header: bytes = b""
     #: Whether clients may send their key in the query.
     has_key_in_query: bool = False
     framing: Framing = "sse"

@@ -53,17 +53,17 @@ class Compactor(Struct, frozen=True, kw_only=True):
         transport: Transport,
         losses: Losses,
         *,
-        threshold: int | None = None,
+        compaction_threshold: int | None = None,
     ) -> CompactionResult:
         """Compacts the conversation in `request`, whose compactions are open. `sealed_items` is the same conversation
         with its compactions sealed: the items that the new compaction covers."""
         self.seal.check_keys()
         max_summary_tokens = max(
-            MIN_SUMMARY_TOKENS, _quarter_of_smallest(MAX_SUMMARY_TOKENS, self.context_size, threshold)
+            MIN_SUMMARY_TOKENS, _quarter_of_smallest(MAX_SUMMARY_TOKENS, self.context_size, compaction_threshold)
         )
         response = await self._request_summary(request, max_summary_tokens, transport, losses)
         permanent, verbatim = select_verbatim_items(
-            input_items(request), verbatim_token_limit(self.context_size, threshold)
+            input_items(request), verbatim_token_limit(self.context_size, compaction_threshold)
         )
         covered_fingerprints = frozenset(map(fingerprint, sealed_items))
         summary = _output_text(response)
@@ -149,9 +149,9 @@ class Compactor(Struct, frozen=True, kw_only=True):
             return response
 
 
-def verbatim_token_limit(context_size: int | None, threshold: int | None) -> int:
+def verbatim_token_limit(context_size: int | None, compaction_threshold: int | None) -> int:
     """How many tokens are kept verbatim."""
-    return _quarter_of_smallest(MAX_VERBATIM_TOKENS, context_size, threshold)
+    return _quarter_of_smallest(MAX_VERBATIM_TOKENS, context_size, compaction_threshold)
 
 
 def compaction_usage(compaction: CompactionResult, losses: Losses) -> Usage:

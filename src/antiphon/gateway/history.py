@@ -124,7 +124,7 @@ class HistorySource(Struct, frozen=True, kw_only=True):
         if self.store is None:
             message = "conversation: this gateway stores no conversations: see [store] in its configuration"
             raise UnsupportedParameter(message, param="conversation")
-        excerpt = await self.store.all_entries(self.owner, id, self.limit, drops_oldest=drops_oldest)
+        excerpt = await self.store.read_all_entries(self.owner, id, self.limit, drops_oldest=drops_oldest)
         if excerpt is None:
             raise conversation_not_found(id, "conversation")
         return excerpt

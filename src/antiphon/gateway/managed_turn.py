@@ -86,7 +86,7 @@ class ManagedTurn(UpstreamTurn):
         request = plan.request
         if plan.compactor is not None:
             compaction = await plan.compactor.compact(
-                request, plan.sealed_items, transport, self.losses, threshold=plan.threshold
+                request, plan.sealed_items, transport, self.losses, compaction_threshold=plan.threshold
             )
             self._compaction = compaction
             self._record_note("compacted")

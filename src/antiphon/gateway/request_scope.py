@@ -30,7 +30,7 @@ class RequestLog(Struct, kw_only=True):
     path: str  # without the query
     status: int | None = None  # None: no response, the client disconnected
     time: float = field(default_factory=unix_time)  # arrival, in seconds since 1970
-    started: float = field(default_factory=perf_counter)  # arrival on the monotonic clock, for durations
+    start_clock: float = field(default_factory=perf_counter)  # arrival on the monotonic clock, for durations
     duration_ms: float | None = None
     first_event_ms: float | None = None
     owner: str | None = None
@@ -71,7 +71,7 @@ class RequestLog(Struct, kw_only=True):
             self.duration_ms = self._elapsed()
 
     def _elapsed(self) -> float:
-        return (perf_counter() - self.started) * 1000
+        return (perf_counter() - self.start_clock) * 1000
 
 
 class Requester(Protocol):

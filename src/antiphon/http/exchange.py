@@ -59,8 +59,8 @@ class Exchange:
         self._send = send
         self._direct: DirectConnection | None = scope.get(DIRECT)
         self._common_headers = [(b"x-request-id", id.encode()), *extra_headers]
-        if dialect.id_header:
-            self._common_headers.append((dialect.id_header, id.encode()))
+        if dialect.request_id_header:
+            self._common_headers.append((dialect.request_id_header, id.encode()))
         self._disconnect_watcher: asyncio.Task[None] | None = None
         self._watched_task: asyncio.Task[None] | None = None  # cancelled when the client disconnects
 

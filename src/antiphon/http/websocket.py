@@ -34,7 +34,7 @@ from antiphon.http.websocket_frames import (
     pong_frame,
     text_frame,
 )
-from antiphon.http.websocket_handshake import check_handshake, switching_protocols
+from antiphon.http.websocket_handshake import check_handshake, handshake_response
 
 LOG: Final = logging.getLogger("antiphon.http.websocket")
 
@@ -212,7 +212,7 @@ class WebSocket(asyncio.Protocol):
         self._connections = connections
         connections.add(self)
         transport.set_protocol(self)
-        self._write(switching_protocols(self.scope, [*headers, (b"x-request-id", self.id.encode())]))
+        self._write(handshake_response(self.scope, [*headers, (b"x-request-id", self.id.encode())]))
         self._silence_timer = self._loop.call_later(self._timeouts.ping_interval, self._check_liveness)
         self._lifetime_timer = self._loop.call_later(self._timeouts.lifetime, self._on_lifetime_end)
         self._call_listener(self._endpoint, self)

@@ -45,7 +45,7 @@ def check_handshake(scope: Scope) -> None:
             raise BadHandshake("sec-websocket-key: expected 16 bytes in base64, once")
 
 
-def switching_protocols(scope: Scope, headers: Headers) -> bytes:
+def handshake_response(scope: Scope, headers: Headers) -> bytes:
     """The response to a valid handshake. It selects no extension and no subprotocol."""
     [key] = header_values(scope, b"sec-websocket-key")
     lines = [

@@ -51,7 +51,9 @@ async def delete_expired(store: Store, config: StoreConfig) -> RemovedCounts:
     unchanged_since = _days_ago(config.conversation_days)
     return RemovedCounts(
         responses,
-        await _repeat_until_empty(lambda: store.prune_conversations(before=unchanged_since, batch_size=BATCH_SIZE)),
+        await _repeat_until_empty(
+            lambda: store.prune_conversations(changed_before=unchanged_since, batch_size=BATCH_SIZE)
+        ),
     )
 
 

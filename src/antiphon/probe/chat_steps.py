@@ -48,58 +48,63 @@ def with_token_limit(body: Body, name: str, tokens: int) -> Body:
     return {name: tokens, **body}
 
 
-def steps(form: TextForm) -> list[Step]:
+def probe_steps(form: TextForm) -> list[Step]:
     """Return the nine payloads of the published table, in this API's terms, then all other experiments."""
 
-    def user(text: str) -> Body:
+    def user_message(text: str) -> Body:
         return _message("user", text, form)
 
-    hi, paris, hello = user("Hi."), user(WEATHER_IN_PARIS), user(HELLO)
+    hi, paris, hello = user_message("Hi."), user_message(WEATHER_IN_PARIS), user_message(HELLO)
     tools: dict[str, Any] = {"tools": [WEATHER_TOOL]}
     return [
         Experiment(
-            "developer", "developer message first", _conversation(_message("developer", LONG_TEXT), hello), is_counted
+            "developer", "developer message first", _request_body(_message("developer", LONG_TEXT), hello), is_counted
         ),
-        Experiment("tools", "tools offered", _conversation(paris, **tools), counts_tools),
+        Experiment("tools", "tools offered", _request_body(paris, **tools), counts_tools),
         Experiment(
             "assistant.string",
             "assistant message as a string",
-            _conversation(hi, _message("assistant", LONG_TEXT), hello),
+            _request_body(hi, _message("assistant", LONG_TEXT), hello),
             is_counted,
         ),
         Experiment(
             "assistant.parts",
             "assistant message as parts",
-            _conversation(hi, _message("assistant", LONG_TEXT, "parts"), hello),
+            _request_body(hi, _message("assistant", LONG_TEXT, "parts"), hello),
             is_counted,
         ),
         Experiment(
             "calls.paired",
             "tool call and its result",
-            _conversation(paris, _calls(""), _result(LONG_TEXT), **tools),
+            _request_body(paris, _message_with_calls(""), _message_with_result(LONG_TEXT), **tools),
             is_counted,
         ),
         Experiment(
-            "result.alone", "tool result without a call", _conversation(paris, _result(LONG_TEXT), **tools), is_counted
+            "result.alone",
+            "tool result without a call",
+            _request_body(paris, _message_with_result(LONG_TEXT), **tools),
+            is_counted,
         ),
         Experiment(
             "result.after-text",
             "tool result after a call written as text",
-            _conversation(paris, _message("assistant", CALL_AS_TEXT), _result(LONG_TEXT), **tools),
+            _request_body(paris, _message("assistant", CALL_AS_TEXT), _message_with_result(LONG_TEXT), **tools),
             is_counted,
         ),
         Experiment(
             "calls.as-text",
             "tool call and result written as text",
-            _conversation(paris, _message("assistant", CALL_AS_TEXT), user(RESULT_AS_TEXT + LONG_TEXT), **tools),
+            _request_body(
+                paris, _message("assistant", CALL_AS_TEXT), user_message(RESULT_AS_TEXT + LONG_TEXT), **tools
+            ),
             is_counted,
         ),
         # Roles and their places.
-        Experiment("system", "system message first", _conversation(_message("system", LONG_TEXT), hello), is_counted),
+        Experiment("system", "system message first", _request_body(_message("system", LONG_TEXT), hello), is_counted),
         Experiment(
             "system.middle",
             "system message in the middle",
-            _conversation(hi, _message("system", LONG_TEXT), hello),
+            _request_body(hi, _message("system", LONG_TEXT), hello),
             is_counted,
             ("system",),
         ),
@@ -107,19 +112,19 @@ def steps(form: TextForm) -> list[Step]:
         Experiment(
             "user.string",
             "user message as a string",
-            _conversation(_message("user", f"{HELLO} {LONG_TEXT}")),
+            _request_body(_message("user", f"{HELLO} {LONG_TEXT}")),
             is_counted,
         ),
         Experiment(
             "user.parts",
             "user message as parts",
-            _conversation(_message("user", f"{HELLO} {LONG_TEXT}", "parts")),
+            _request_body(_message("user", f"{HELLO} {LONG_TEXT}", "parts")),
             is_counted,
         ),
         Experiment(
             "result.parts",
             "tool result as parts",
-            _conversation(paris, _calls(""), _result_in_parts(), **tools),
+            _request_body(paris, _message_with_calls(""), _result_in_parts(), **tools),
             is_counted,
             ("calls.paired",),
         ),
@@ -127,39 +132,39 @@ def steps(form: TextForm) -> list[Step]:
         Experiment(
             "calls.null",
             "tool call with content null",
-            _conversation(paris, _calls(None), _result(LONG_TEXT), **tools),
+            _request_body(paris, _message_with_calls(None), _message_with_result(LONG_TEXT), **tools),
             is_counted,
         ),
         Experiment(
             "calls.absent",
             "tool call without content",
-            _conversation(paris, _calls_without_content(), _result(LONG_TEXT), **tools),
+            _request_body(paris, _calls_without_content(), _message_with_result(LONG_TEXT), **tools),
             is_counted,
         ),
         Experiment(
             "calls.reasoning",
             "tool call with reasoning_content",
-            _conversation(paris, _reasoning_message("reasoning_content"), _result(LONG_TEXT), **tools),
+            _request_body(paris, _call_with_reasoning("reasoning_content"), _message_with_result(LONG_TEXT), **tools),
         ),
         Experiment(
             "calls.thought",
             "tool call with reasoning",
-            _conversation(paris, _reasoning_message("reasoning"), _result(LONG_TEXT), **tools),
+            _request_body(paris, _call_with_reasoning("reasoning"), _message_with_result(LONG_TEXT), **tools),
         ),
         Experiment(
             "calls.text-before",
             "text and tool call in one message",
-            _conversation(paris, _calls("I look."), _result(LONG_TEXT), **tools),
+            _request_body(paris, _message_with_calls("I look."), _message_with_result(LONG_TEXT), **tools),
             is_counted,
         ),
         Experiment(
             "calls.parallel",
             "two tool calls, then both results",
-            _conversation(
+            _request_body(
                 paris,
-                _calls("", "call_probe_1", "call_probe_2"),
-                _result("rain"),
-                _result(LONG_TEXT, "call_probe_2"),
+                _message_with_calls("", "call_probe_1", "call_probe_2"),
+                _message_with_result("rain"),
+                _message_with_result(LONG_TEXT, "call_probe_2"),
                 **tools,
             ),
             is_counted,
@@ -167,58 +172,61 @@ def steps(form: TextForm) -> list[Step]:
         Experiment(
             "calls.unanswered",
             "tool call without result",
-            _conversation(paris, _calls(""), hello, **tools),
+            _request_body(paris, _message_with_calls(""), hello, **tools),
             None,
             ("calls.paired",),
         ),
         # Images and files.
-        Experiment("image", "image", _conversation(_user_message_with(IMAGE)), has_effect),
-        Experiment("file", "file", _conversation(_user_message_with(FILE)), has_effect),
+        Experiment("image", "image", _request_body(_user_message_with(IMAGE)), has_effect),
+        Experiment("file", "file", _request_body(_user_message_with(FILE)), has_effect),
         Experiment(
             "result.image",
             "image in a tool result",
-            _conversation(paris, _calls(""), {**_result(""), "content": [IMAGE]}, **tools),
+            _request_body(paris, _message_with_calls(""), {**_message_with_result(""), "content": [IMAGE]}, **tools),
             has_effect,
             ("calls.paired", "image"),
         ),
         # Tools and the form of the output.
-        Experiment("tools.strict", "strict tool", _conversation(paris, tools=[STRICT_TOOL]), counts_tools, ("tools",)),
+        Experiment("tools.strict", "strict tool", _request_body(paris, tools=[STRICT_TOOL]), counts_tools, ("tools",)),
         Experiment(
-            "tools.required", "tool_choice required", _conversation(hello, tool_choice="required", **tools), calls_tool
+            "tools.required", "tool_choice required", _request_body(hello, tool_choice="required", **tools), calls_tool
         ),
         Experiment(
             "tools.named",
             "tool_choice with one named tool",
-            _conversation(hello, tool_choice=NAMED_TOOL_CHOICE, **tools),
+            _request_body(hello, tool_choice=NAMED_TOOL_CHOICE, **tools),
             calls_tool,
         ),
         Experiment(
             "tools.none",
             "tool_choice none",
-            _conversation(paris, tool_choice="none", **tools),
+            _request_body(paris, tool_choice="none", **tools),
             calls_no_tool,
             ("tools",),
         ),
         Experiment(
             "tools.parallel",
             "two tool calls in one answer",
-            _conversation(user(WEATHER_IN_TWO_CITIES), **tools),
+            _request_body(user_message(WEATHER_IN_TWO_CITIES), **tools),
             calls_two_tools,
             ("tools",),
         ),
         Experiment(
-            "tools.custom", "custom tool", _conversation(user("Run ls. Call shell."), tools=[SHELL_TOOL]), counts_tools
+            "tools.custom",
+            "custom tool",
+            _request_body(user_message("Run ls. Call shell."), tools=[SHELL_TOOL]),
+            counts_tools,
         ),
         Experiment(
             "format.schema",
             "output that follows a JSON schema",
-            _conversation(user(PERSON_AS_JSON), response_format=SCHEMA_FORMAT),
+            _request_body(user_message(PERSON_AS_JSON), response_format=SCHEMA_FORMAT),
             is_person_json,
         ),
         Experiment(
             "format.json",
             "output as a JSON object",
-            _conversation(user(PERSON_AS_JSON), response_format={"type": "json_object"}),
+            _request_body(user_message(PERSON_AS_JSON), response_format={"type": "json_object"}),
             is_json,
         ),
         # Settings.
@@ -226,7 +234,7 @@ def steps(form: TextForm) -> list[Step]:
         Experiment(
             "field.parallel_tool_calls",
             "setting parallel_tool_calls",
-            _conversation(paris, parallel_tool_calls=True, **tools),
+            _request_body(paris, parallel_tool_calls=True, **tools),
         ),
         Experiment("effort.low", "reasoning_effort low", {**minimal_body(form), "reasoning_effort": "low"}),
         *(_effort_experiment(effort, form) for effort in EFFORTS if effort != "low"),
@@ -242,7 +250,7 @@ def steps(form: TextForm) -> list[Step]:
         Experiment(
             "limit.call-id",
             "tool call id of 100 characters",
-            _conversation(paris, _calls("", LONG_ID), _result("rain", LONG_ID), **tools),
+            _request_body(paris, _message_with_calls("", LONG_ID), _message_with_result("rain", LONG_ID), **tools),
             needs=("calls.paired",),
         ),
         Experiment(
@@ -256,7 +264,7 @@ def _effort_experiment(effort: str, form: TextForm) -> Experiment:
     return Experiment(f"effort.{effort}", f"reasoning_effort {effort}", body, needs=("effort.low",))
 
 
-def _conversation(*messages: Body, **settings: Any) -> Body:
+def _request_body(*messages: Body, **settings: Any) -> Body:
     return {"messages": [*messages], **settings}
 
 
@@ -268,26 +276,26 @@ def _user_message_with(part: Body) -> Body:
     return {"role": "user", "content": [{"type": "text", "text": HELLO}, part]}
 
 
-def _calls(content: str | None, *ids: str) -> Body:
+def _message_with_calls(content: str | None, *ids: str) -> Body:
     function = {"name": "get_weather", "arguments": ARGUMENTS}
     calls = [{"id": id, "type": "function", "function": function} for id in ids or ("call_probe_1",)]
     return {"role": "assistant", "content": content, "tool_calls": calls}
 
 
 def _calls_without_content() -> Body:
-    return {name: value for name, value in _calls("").items() if name != "content"}
+    return {name: value for name, value in _message_with_calls("").items() if name != "content"}
 
 
-def _reasoning_message(field: str) -> Body:
-    return {**_calls(""), field: "I should look."}
+def _call_with_reasoning(field: str) -> Body:
+    return {**_message_with_calls(""), field: "I should look."}
 
 
-def _result(text: str, id: str = "call_probe_1") -> Body:
+def _message_with_result(text: str, id: str = "call_probe_1") -> Body:
     return {"role": "tool", "tool_call_id": id, "content": text}
 
 
 def _result_in_parts() -> Body:
-    return {**_result(""), "content": [{"type": "text", "text": LONG_TEXT}]}
+    return {**_message_with_result(""), "content": [{"type": "text", "text": LONG_TEXT}]}
 
 
 FUNCTION: Body = {"name": "get_weather", "description": "Tells the weather in a city.", "parameters": CITY}

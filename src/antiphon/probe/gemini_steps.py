@@ -38,14 +38,14 @@ LIMIT_NAMES = ("maxOutputTokens",)
 
 def minimal_body(form: TextForm) -> Body:  # noqa: ARG001 - a text is always a part here
     """Return the minimal turn."""
-    return _conversation(_content("user", HELLO))
+    return _request_body(_content("user", HELLO))
 
 
 def with_token_limit(body: Body, name: str, tokens: int) -> Body:
     return {**body, "generationConfig": {name: tokens, **body.get("generationConfig", {})}}
 
 
-def steps(form: TextForm) -> list[Step]:
+def probe_steps(form: TextForm) -> list[Step]:
     """Return the nine payloads of the published table, in this API's terms, then all other experiments."""
     hi, paris, hello = _content("user", "Hi."), _content("user", WEATHER_IN_PARIS), _content("user", HELLO)
     assistant_greeting = _content("model", "Hello.")
@@ -53,35 +53,35 @@ def steps(form: TextForm) -> list[Step]:
         Experiment(
             "system",
             "systemInstruction",
-            {**_conversation(hello), "systemInstruction": {"parts": [{"text": LONG_TEXT}]}},
+            {**_request_body(hello), "systemInstruction": {"parts": [{"text": LONG_TEXT}]}},
             is_counted,
         ),
-        Experiment("tools", "tools offered", _conversation(paris, tools=TOOLS), counts_tools),
+        Experiment("tools", "tools offered", _request_body(paris, tools=TOOLS), counts_tools),
         Experiment(
-            "assistant.parts", "model message", _conversation(hi, _content("model", LONG_TEXT), hello), is_counted
+            "assistant.parts", "model message", _request_body(hi, _content("model", LONG_TEXT), hello), is_counted
         ),
         Experiment(
             "calls.paired",
             "tool call and its result",
-            _conversation(paris, _call(), _result(LONG_TEXT), tools=TOOLS),
+            _request_body(paris, _call_content(), _result_content(LONG_TEXT), tools=TOOLS),
             is_counted,
         ),
         Experiment(
             "result.alone",
             "tool result without a call",
-            _conversation(paris, assistant_greeting, _result(LONG_TEXT), tools=TOOLS),
+            _request_body(paris, assistant_greeting, _result_content(LONG_TEXT), tools=TOOLS),
             is_counted,
         ),
         Experiment(
             "result.after-text",
             "tool result after a call written as text",
-            _conversation(paris, _content("model", CALL_AS_TEXT), _result(LONG_TEXT), tools=TOOLS),
+            _request_body(paris, _content("model", CALL_AS_TEXT), _result_content(LONG_TEXT), tools=TOOLS),
             is_counted,
         ),
         Experiment(
             "calls.as-text",
             "tool call and result written as text",
-            _conversation(
+            _request_body(
                 paris, _content("model", CALL_AS_TEXT), _content("user", RESULT_AS_TEXT + LONG_TEXT), tools=TOOLS
             ),
             is_counted,
@@ -89,33 +89,35 @@ def steps(form: TextForm) -> list[Step]:
         Experiment(
             "calls.ids",
             "tool call and its result, with ids",
-            _conversation(paris, _call(id="call_probe_1"), _result(LONG_TEXT, id="call_probe_1"), tools=TOOLS),
+            _request_body(
+                paris, _call_content(id="call_probe_1"), _result_content(LONG_TEXT, id="call_probe_1"), tools=TOOLS
+            ),
             is_counted,
         ),
-        Experiment("model.last", "model message at the end", _conversation(hello, _content("model", "Good"))),
+        Experiment("model.last", "model message at the end", _request_body(hello, _content("model", "Good"))),
         # Images and files.
-        Experiment("image", "image", _conversation(_user_message_with("image/png", PNG)), has_effect),
-        Experiment("file", "file", _conversation(_user_message_with("application/pdf", PDF)), has_effect),
+        Experiment("image", "image", _request_body(_user_message_with("image/png", PNG)), has_effect),
+        Experiment("file", "file", _request_body(_user_message_with("application/pdf", PDF)), has_effect),
         # Tools and the form of the output.
-        Experiment("tools.required", "mode ANY", _conversation(hello, tools=TOOLS, **_tool_mode("ANY")), calls_tool),
+        Experiment("tools.required", "mode ANY", _request_body(hello, tools=TOOLS, **_tool_mode("ANY")), calls_tool),
         Experiment(
             "tools.none",
             "mode NONE",
-            _conversation(paris, tools=TOOLS, **_tool_mode("NONE")),
+            _request_body(paris, tools=TOOLS, **_tool_mode("NONE")),
             calls_no_tool,
             ("tools",),
         ),
         Experiment(
             "tools.parallel",
             "two tool calls in one answer",
-            _conversation(_content("user", WEATHER_IN_TWO_CITIES), tools=TOOLS),
+            _request_body(_content("user", WEATHER_IN_TWO_CITIES), tools=TOOLS),
             calls_two_tools,
             ("tools",),
         ),
         Experiment(
             "tools.openapi",
             "parameters as an OpenAPI schema",
-            _conversation(paris, tools=_function_tools("parameters", OPENAPI_CITY)),
+            _request_body(paris, tools=_function_tools("parameters", OPENAPI_CITY)),
             counts_tools,
         ),
         Experiment(
@@ -132,8 +134,16 @@ def steps(form: TextForm) -> list[Step]:
         ),
         Experiment("format.json", "output as JSON", _json_request(), is_json),
         # Thinking and settings.
-        Experiment("thinking.budget", "thinkingBudget", _with_settings(hello, thinkingConfig={"thinkingBudget": 1024})),
-        Experiment("thinking.level", "thinkingLevel", _with_settings(hello, thinkingConfig={"thinkingLevel": "low"})),
+        Experiment(
+            "thinking.budget",
+            "thinkingBudget",
+            _request_with_generation_config(hello, thinkingConfig={"thinkingBudget": 1024}),
+        ),
+        Experiment(
+            "thinking.level",
+            "thinkingLevel",
+            _request_with_generation_config(hello, thinkingConfig={"thinkingLevel": "low"}),
+        ),
         Choice(
             "field",
             "setting",
@@ -146,16 +156,18 @@ def steps(form: TextForm) -> list[Step]:
     ]
 
 
-def _conversation(*contents: Body, **settings: Any) -> Body:
+def _request_body(*contents: Body, **settings: Any) -> Body:
     return {"contents": [*contents], **settings}
 
 
-def _with_settings(content: Body, **settings: Any) -> Body:
-    return _conversation(content, generationConfig=settings)
+def _request_with_generation_config(content: Body, **settings: Any) -> Body:
+    return _request_body(content, generationConfig=settings)
 
 
 def _json_request(**schema: Any) -> Body:
-    return _with_settings(_content("user", PERSON_AS_JSON), responseMimeType="application/json", **schema)
+    return _request_with_generation_config(
+        _content("user", PERSON_AS_JSON), responseMimeType="application/json", **schema
+    )
 
 
 def _content(role: str, text: str) -> Body:
@@ -166,14 +178,17 @@ def _user_message_with(mime_type: str, data: str) -> Body:
     return {"role": "user", "parts": [{"text": HELLO}, {"inlineData": {"mimeType": mime_type, "data": data}}]}
 
 
-def _call(**id: str) -> Body:
-    return {"role": "model", "parts": [{"functionCall": {"name": "get_weather", "args": {"city": "Paris"}, **id}}]}
+def _call_content(**id_field: str) -> Body:
+    return {
+        "role": "model",
+        "parts": [{"functionCall": {"name": "get_weather", "args": {"city": "Paris"}, **id_field}}],
+    }
 
 
-def _result(text: str, **id: str) -> Body:
+def _result_content(text: str, **id_field: str) -> Body:
     return {
         "role": "user",
-        "parts": [{"functionResponse": {"name": "get_weather", "response": {"output": text}, **id}}],
+        "parts": [{"functionResponse": {"name": "get_weather", "response": {"output": text}, **id_field}}],
     }
 
 

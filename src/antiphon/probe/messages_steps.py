@@ -44,77 +44,85 @@ def with_token_limit(body: Body, name: str, tokens: int) -> Body:
     return {name: tokens, **body}
 
 
-def steps(form: TextForm) -> list[Step]:
+def probe_steps(form: TextForm) -> list[Step]:
     """Return the nine payloads of the published table, in this API's terms, then all other experiments."""
 
-    def user(text: str) -> Body:
+    def user_message(text: str) -> Body:
         return _message("user", text, form)
 
-    hi, paris, hello = user("Hi."), user(WEATHER_IN_PARIS), user(HELLO)
+    hi, paris, hello = user_message("Hi."), user_message(WEATHER_IN_PARIS), user_message(HELLO)
     tools: dict[str, Any] = {"tools": [WEATHER_TOOL]}
     assistant_greeting = _message("assistant", "Hello.")
     return [
-        Experiment("system", "system field", {**_conversation(hello), "system": LONG_TEXT}, is_counted),
-        Experiment("tools", "tools offered", _conversation(paris, **tools), counts_tools),
+        Experiment("system", "system field", {**_request_body(hello), "system": LONG_TEXT}, is_counted),
+        Experiment("tools", "tools offered", _request_body(paris, **tools), counts_tools),
         Experiment(
             "assistant.string",
             "assistant message as a string",
-            _conversation(hi, _message("assistant", LONG_TEXT), hello),
+            _request_body(hi, _message("assistant", LONG_TEXT), hello),
             is_counted,
         ),
         Experiment(
             "assistant.parts",
             "assistant message as blocks",
-            _conversation(hi, _message("assistant", LONG_TEXT, "parts"), hello),
+            _request_body(hi, _message("assistant", LONG_TEXT, "parts"), hello),
             is_counted,
         ),
         Experiment(
-            "calls.paired", "tool call and its result", _conversation(paris, _calls(), _results(), **tools), is_counted
+            "calls.paired",
+            "tool call and its result",
+            _request_body(paris, _message_with_calls(), _message_with_results(), **tools),
+            is_counted,
         ),
         Experiment(
             "result.alone",
             "tool result without a call",
-            _conversation(paris, assistant_greeting, _results(), **tools),
+            _request_body(paris, assistant_greeting, _message_with_results(), **tools),
             is_counted,
         ),
         Experiment(
             "result.after-text",
             "tool result after a call written as text",
-            _conversation(paris, _message("assistant", CALL_AS_TEXT), _results(), **tools),
+            _request_body(paris, _message("assistant", CALL_AS_TEXT), _message_with_results(), **tools),
             is_counted,
         ),
         Experiment(
             "calls.as-text",
             "tool call and result written as text",
-            _conversation(paris, _message("assistant", CALL_AS_TEXT), user(RESULT_AS_TEXT + LONG_TEXT), **tools),
+            _request_body(
+                paris, _message("assistant", CALL_AS_TEXT), user_message(RESULT_AS_TEXT + LONG_TEXT), **tools
+            ),
             is_counted,
         ),
         # Roles and their places.
         Experiment(
             "system.blocks",
             "system field as blocks",
-            {**_conversation(hello), "system": [_text(LONG_TEXT)]},
+            {**_request_body(hello), "system": [_text_block(LONG_TEXT)]},
             is_counted,
         ),
         Experiment(
             "system.middle",
             "system message in the middle",
-            _conversation(hi, assistant_greeting, hello, _message("system", LONG_TEXT)),
+            _request_body(hi, assistant_greeting, hello, _message("system", LONG_TEXT)),
             is_counted,
             ("system",),
         ),
         Experiment(
             "user.twice",
             "two user messages in a row",
-            _conversation(hi, user(f"{HELLO} {LONG_TEXT}")),
+            _request_body(hi, user_message(f"{HELLO} {LONG_TEXT}")),
             is_counted,
         ),
         # Calls and thoughts in the history.
         Experiment(
             "calls.parallel",
             "two tool calls, then both results",
-            _conversation(
-                paris, _calls("toolu_probe_1", "toolu_probe_2"), _results("toolu_probe_1", "toolu_probe_2"), **tools
+            _request_body(
+                paris,
+                _message_with_calls("toolu_probe_1", "toolu_probe_2"),
+                _message_with_results("toolu_probe_1", "toolu_probe_2"),
+                **tools,
             ),
             is_counted,
             ("calls.paired",),
@@ -122,85 +130,85 @@ def steps(form: TextForm) -> list[Step]:
         Experiment(
             "calls.unanswered",
             "tool call without result",
-            _conversation(paris, _calls(), hello, **tools),
+            _request_body(paris, _message_with_calls(), hello, **tools),
             needs=("calls.paired",),
         ),
         Experiment(
             "thinking.unsigned",
             "thinking block without a valid signature",
-            _conversation(hi, _reasoning_message(), hello),
+            _request_body(hi, _reasoning_message(), hello),
         ),
         # Images and files.
-        Experiment("image", "image", _conversation(_user_message_with(IMAGE)), has_effect),
-        Experiment("document", "document", _conversation(_user_message_with(DOCUMENT)), has_effect),
+        Experiment("image", "image", _request_body(_user_message_with(IMAGE)), has_effect),
+        Experiment("document", "document", _request_body(_user_message_with(DOCUMENT)), has_effect),
         # Tools and the form of the output.
         Experiment(
             "tools.strict",
             "strict tool",
-            _conversation(paris, tools=[{**WEATHER_TOOL, "strict": True}]),
+            _request_body(paris, tools=[{**WEATHER_TOOL, "strict": True}]),
             counts_tools,
             ("tools",),
         ),
         Experiment(
-            "tools.required", "tool_choice any", _conversation(hello, tool_choice={"type": "any"}, **tools), calls_tool
+            "tools.required", "tool_choice any", _request_body(hello, tool_choice={"type": "any"}, **tools), calls_tool
         ),
         Experiment(
             "tools.named",
             "tool_choice with one named tool",
-            _conversation(hello, tool_choice=NAMED_TOOL_CHOICE, **tools),
+            _request_body(hello, tool_choice=NAMED_TOOL_CHOICE, **tools),
             calls_tool,
         ),
         Experiment(
             "tools.none",
             "tool_choice none",
-            _conversation(paris, tool_choice={"type": "none"}, **tools),
+            _request_body(paris, tool_choice={"type": "none"}, **tools),
             calls_no_tool,
             ("tools",),
         ),
         Experiment(
             "tools.parallel",
             "two tool calls in one answer",
-            _conversation(user(WEATHER_IN_TWO_CITIES), **tools),
+            _request_body(user_message(WEATHER_IN_TWO_CITIES), **tools),
             calls_two_tools,
             ("tools",),
         ),
         Experiment(
             "format.output_config",
             "JSON output through output_config",
-            _conversation(user(PERSON_AS_JSON), output_config={"format": SCHEMA_FORMAT}),
+            _request_body(user_message(PERSON_AS_JSON), output_config={"format": SCHEMA_FORMAT}),
             is_person_json,
         ),
         Experiment(
             "format.output_format",
             "JSON output through output_format",
-            _conversation(user(PERSON_AS_JSON), output_format=SCHEMA_FORMAT),
+            _request_body(user_message(PERSON_AS_JSON), output_format=SCHEMA_FORMAT),
             is_person_json,
         ),
         # Thinking.
-        Experiment("thinking.adaptive", "adaptive thinking", _conversation(hello, thinking={"type": "adaptive"})),
+        Experiment("thinking.adaptive", "adaptive thinking", _request_body(hello, thinking={"type": "adaptive"})),
         Experiment(
             "thinking.budget",
             "thinking with a budget",
-            _conversation(hello, thinking={"type": "enabled", "budget_tokens": 1024}, max_tokens=1200),
+            _request_body(hello, thinking={"type": "enabled", "budget_tokens": 1024}, max_tokens=1200),
         ),
         Experiment(
             "thinking.display",
             "thinking with a display",
-            _conversation(hello, thinking={"type": "adaptive", "display": "summarized"}),
+            _request_body(hello, thinking={"type": "adaptive", "display": "summarized"}),
             needs=("thinking.adaptive",),
         ),
         Experiment(
             "effort.low",
             "effort low",
-            _conversation(hello, output_config={"effort": "low"}),
+            _request_body(hello, output_config={"effort": "low"}),
             needs=("thinking.adaptive",),
         ),
         *(_effort_experiment(effort, hello) for effort in EFFORTS if effort != "low"),
         # Settings.
         Choice("field", "setting", minimal_body(form), FIELDS),
-        Experiment("samplings", "temperature and top_p together", _conversation(hello, temperature=0.5, top_p=0.9)),
+        Experiment("samplings", "temperature and top_p together", _request_body(hello, temperature=0.5, top_p=0.9)),
         Experiment(
-            "cache.auto", "cache_control at the top level", _conversation(hello, cache_control={"type": "ephemeral"})
+            "cache.auto", "cache_control at the top level", _request_body(hello, cache_control={"type": "ephemeral"})
         ),
         # The answer.
         Experiment("stream", "streamed answer", {**minimal_body(form), "stream": True}, streams=True),
@@ -212,33 +220,33 @@ def _effort_experiment(effort: str, hello: Body) -> Experiment:
     return Experiment(
         f"effort.{effort}",
         f"effort {effort}",
-        _conversation(hello, output_config={"effort": effort}),
+        _request_body(hello, output_config={"effort": effort}),
         needs=("effort.low",),
     )
 
 
-def _conversation(*messages: Body, **settings: Any) -> Body:
+def _request_body(*messages: Body, **settings: Any) -> Body:
     return {"messages": [*messages], **settings}
 
 
-def _text(text: str) -> Body:
+def _text_block(text: str) -> Body:
     return {"type": "text", "text": text}
 
 
 def _message(role: str, text: str, form: TextForm = "string") -> Body:
-    return {"role": role, "content": text if form == "string" else [_text(text)]}
+    return {"role": role, "content": text if form == "string" else [_text_block(text)]}
 
 
 def _user_message_with(block: Body) -> Body:
-    return {"role": "user", "content": [_text(HELLO), block]}
+    return {"role": "user", "content": [_text_block(HELLO), block]}
 
 
-def _calls(*ids: str) -> Body:
+def _message_with_calls(*ids: str) -> Body:
     call = {"type": "tool_use", "name": "get_weather", "input": {"city": "Paris"}}
     return {"role": "assistant", "content": [{**call, "id": id} for id in ids or ("toolu_probe_1",)]}
 
 
-def _results(*ids: str) -> Body:
+def _message_with_results(*ids: str) -> Body:
     return {
         "role": "user",
         "content": [
@@ -249,7 +257,7 @@ def _results(*ids: str) -> Body:
 
 def _reasoning_message() -> Body:
     thinking = {"type": "thinking", "thinking": "I greet.", "signature": "bm9ib2R5J3M="}
-    return {"role": "assistant", "content": [thinking, _text("Hello.")]}
+    return {"role": "assistant", "content": [thinking, _text_block("Hello.")]}
 
 
 EFFORTS = ("low", "medium", "high", "xhigh", "max")

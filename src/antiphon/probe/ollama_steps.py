@@ -33,59 +33,59 @@ LIMIT_NAMES = ("num_predict",)
 
 def minimal_body(form: TextForm) -> Body:  # noqa: ARG001 - a text is always a string here
     """Return the minimal turn. The default of `stream` is true."""
-    return _conversation(_message("user", HELLO))
+    return _request_body(_message("user", HELLO))
 
 
 def with_token_limit(body: Body, name: str, tokens: int) -> Body:
     return {**body, "options": {name: tokens, **body.get("options", {})}}
 
 
-def steps(form: TextForm) -> list[Step]:
+def probe_steps(form: TextForm) -> list[Step]:
     """Return all experiments."""
     hello, paris, hi = _message("user", HELLO), _message("user", WEATHER_IN_PARIS), _message("user", "Hi.")
     return [
-        Experiment("system", "system message", _conversation(_message("system", LONG_TEXT), hello), is_counted),
+        Experiment("system", "system message", _request_body(_message("system", LONG_TEXT), hello), is_counted),
         Experiment(
-            "system.middle", "system message in the middle", _conversation(hi, _message("system", LONG_TEXT), hello)
+            "system.middle", "system message in the middle", _request_body(hi, _message("system", LONG_TEXT), hello)
         ),
-        Experiment("tools", "tools offered", _conversation(paris, tools=[TOOL]), counts_tools),
+        Experiment("tools", "tools offered", _request_body(paris, tools=[TOOL]), counts_tools),
         Experiment(
             "calls.paired",
             "tool call and its result",
-            _conversation(paris, CALL, RESULT, tools=[TOOL]),
+            _request_body(paris, CALL, RESULT, tools=[TOOL]),
             is_counted,
             ("tools",),
         ),
         Experiment(
             "calls.bare",
             "tool call and its result, without ids",
-            _conversation(paris, BARE_CALL, BARE_RESULT, tools=[TOOL]),
+            _request_body(paris, BARE_CALL, BARE_RESULT, tools=[TOOL]),
             is_counted,
             ("tools",),
         ),
         Experiment(
             "calls.as-text",
             "tool call and result written as text",
-            _conversation(paris, _message("assistant", CALL_AS_TEXT), _message("user", RESULT_AS_TEXT + LONG_TEXT)),
+            _request_body(paris, _message("assistant", CALL_AS_TEXT), _message("user", RESULT_AS_TEXT + LONG_TEXT)),
             is_counted,
         ),
         Experiment(
-            "assistant.last", "assistant message at the end", _conversation(hello, _message("assistant", "Good"))
+            "assistant.last", "assistant message at the end", _request_body(hello, _message("assistant", "Good"))
         ),
-        Experiment("result.alone", "tool result without a call", _conversation(paris, RESULT)),
+        Experiment("result.alone", "tool result without a call", _request_body(paris, RESULT)),
         Experiment(
             "thinking.history",
             "earlier thinking",
-            _conversation(hi, {**_message("assistant", "Hello."), "thinking": "A greeting."}, hello),
+            _request_body(hi, {**_message("assistant", "Hello."), "thinking": "A greeting."}, hello),
         ),
-        Experiment("image", "image", _conversation({**hello, "images": [PNG]}), has_effect),
+        Experiment("image", "image", _request_body({**hello, "images": [PNG]}), has_effect),
         Experiment("format.schema", "JSON output by a schema", _formed(PERSON), is_person_json),
         Experiment("format.json", "output as JSON", _formed("json"), is_json),
-        Experiment("think", "think", _conversation(hello, think=True)),
-        Experiment("think.off", "think set to false", _conversation(hello, think=False)),
-        Experiment("think.level", "think with a level", _conversation(hello, think="low"), needs=("think",)),
-        Experiment("logprobs", "log probabilities", _conversation(hello, logprobs=True, top_logprobs=2)),
-        Experiment("keep_alive", "keep_alive", _conversation(hello, keep_alive="5m")),
+        Experiment("think", "think", _request_body(hello, think=True)),
+        Experiment("think.off", "think set to false", _request_body(hello, think=False)),
+        Experiment("think.level", "think with a level", _request_body(hello, think="low"), needs=("think",)),
+        Experiment("logprobs", "log probabilities", _request_body(hello, logprobs=True, top_logprobs=2)),
+        Experiment("keep_alive", "keep_alive", _request_body(hello, keep_alive="5m")),
         Choice(
             "field", "option", minimal_body(form), {name: {"options": {name: value}} for name, value in FIELDS.items()}
         ),
@@ -93,12 +93,12 @@ def steps(form: TextForm) -> list[Step]:
     ]
 
 
-def _conversation(*messages: Body, **settings: Any) -> Body:
+def _request_body(*messages: Body, **settings: Any) -> Body:
     return {"messages": [*messages], "stream": False, **settings}
 
 
 def _formed(format: Any) -> Body:
-    return _conversation(_message("user", PERSON_AS_JSON), format=format)
+    return _request_body(_message("user", PERSON_AS_JSON), format=format)
 
 
 def _message(role: str, text: str) -> Body:

@@ -50,32 +50,32 @@ def with_token_limit(body: Body, name: str, tokens: int) -> Body:
     return {name: tokens, **body}
 
 
-def steps(form: TextForm) -> list[Step]:
+def probe_steps(form: TextForm) -> list[Step]:
     """Return the nine payloads of the published table, then all other experiments."""
 
-    def user(text: str) -> Body:
+    def user_message(text: str) -> Body:
         return _user(text, form)
 
-    paris, tools = user(WEATHER_IN_PARIS), [WEATHER_TOOL]
+    paris, tools = user_message(WEATHER_IN_PARIS), [WEATHER_TOOL]
     after_call = [paris, CALL, _output(LONG_TEXT)]
     return [
         Experiment(
             "developer",
             "developer message before a user message",
-            _request(_message("developer", LONG_TEXT, form), user(HELLO)),
+            _request(_message("developer", LONG_TEXT, form), user_message(HELLO)),
             inspection=is_counted,
         ),
         Experiment("tools", "tools offered", _request(paris, tools=tools), inspection=counts_tools),
         Experiment(
             "assistant.string",
             "assistant message as a string",
-            _request(user("Hi."), _message("assistant", LONG_TEXT, "string"), user(HELLO)),
+            _request(user_message("Hi."), _message("assistant", LONG_TEXT, "string"), user_message(HELLO)),
             inspection=is_counted,
         ),
         Experiment(
             "assistant.output_text",
             "assistant message as output_text",
-            _request(user("Hi."), _assistant_message("output_text"), user(HELLO)),
+            _request(user_message("Hi."), _assistant_message("output_text"), user_message(HELLO)),
             inspection=is_counted,
         ),
         Experiment(
@@ -97,7 +97,10 @@ def steps(form: TextForm) -> list[Step]:
             "calls.as-text",
             "tool call and output written as text",
             _request(
-                paris, _message("assistant", CALL_AS_TEXT, "string"), user(RESULT_AS_TEXT + LONG_TEXT), tools=tools
+                paris,
+                _message("assistant", CALL_AS_TEXT, "string"),
+                user_message(RESULT_AS_TEXT + LONG_TEXT),
+                tools=tools,
             ),
             inspection=is_counted,
         ),
@@ -105,41 +108,44 @@ def steps(form: TextForm) -> list[Step]:
         Experiment(
             "assistant.input_text",
             "assistant message as input_text",
-            _request(user("Hi."), _assistant_message("input_text"), user(HELLO)),
+            _request(user_message("Hi."), _assistant_message("input_text"), user_message(HELLO)),
             inspection=is_counted,
         ),
         Experiment(
             "assistant.refusal",
             "assistant message with a refusal",
             _request(
-                user("Hi."),
+                user_message("Hi."),
                 {"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": LONG_TEXT}]},
-                user(HELLO),
+                user_message(HELLO),
             ),
         ),
         # Roles and their places.
         Experiment(
             "system",
             "system message first",
-            _request(_message("system", LONG_TEXT, form), user(HELLO)),
+            _request(_message("system", LONG_TEXT, form), user_message(HELLO)),
             inspection=is_counted,
         ),
         Experiment(
             "system.middle",
             "system message in the middle",
-            _request(user("Hi."), _message("system", LONG_TEXT, form), user(HELLO)),
+            _request(user_message("Hi."), _message("system", LONG_TEXT, form), user_message(HELLO)),
             inspection=is_counted,
             needs=("system",),
         ),
         Experiment(
             "developer.middle",
             "developer message in the middle",
-            _request(user("Hi."), _message("developer", LONG_TEXT, form), user(HELLO)),
+            _request(user_message("Hi."), _message("developer", LONG_TEXT, form), user_message(HELLO)),
             inspection=is_counted,
             needs=("developer",),
         ),
         Experiment(
-            "instructions", "instructions", {**_request(user(HELLO)), "instructions": LONG_TEXT}, inspection=is_counted
+            "instructions",
+            "instructions",
+            {**_request(user_message(HELLO)), "instructions": LONG_TEXT},
+            inspection=is_counted,
         ),
         # Strings and parts.
         Experiment("input.string", "input as one string", {"input": HELLO + " " + LONG_TEXT}, inspection=is_counted),
@@ -187,7 +193,7 @@ def steps(form: TextForm) -> list[Step]:
         Experiment(
             "calls.unanswered",
             "tool call without output",
-            _request(paris, CALL, user(HELLO), tools=tools),
+            _request(paris, CALL, user_message(HELLO), tools=tools),
             needs=("calls.paired",),
         ),
         Experiment(
@@ -210,20 +216,20 @@ def steps(form: TextForm) -> list[Step]:
             "reasoning.content",
             "reasoning with plain text",
             _request(
-                user("Hi."),
+                user_message("Hi."),
                 {**REASONING, "content": [{"type": "reasoning_text", "text": LONG_TEXT}]},
                 _message("assistant", "Hello.", "string"),
-                user(HELLO),
+                user_message(HELLO),
             ),
         ),
         Experiment(
             "reasoning.summary",
             "reasoning with a summary only",
             _request(
-                user("Hi."),
+                user_message("Hi."),
                 {**REASONING, "summary": [{"type": "summary_text", "text": LONG_TEXT}]},
                 _message("assistant", "Hello.", "string"),
-                user(HELLO),
+                user_message(HELLO),
             ),
         ),
         Experiment(
@@ -240,28 +246,36 @@ def steps(form: TextForm) -> list[Step]:
         Experiment(
             "item.unknown",
             "item of an unknown type",
-            _request({"type": "antiphon:note", "text": "x"}, user(HELLO)),
+            _request({"type": "antiphon:note", "text": "x"}, user_message(HELLO)),
         ),
         Experiment(
             "item.ids",
             "items with ids",
             _request(
-                {**user("Hi."), "id": "msg_probe_1"},
+                {**user_message("Hi."), "id": "msg_probe_1"},
                 {**_message("assistant", "Hello.", "string"), "id": "msg_probe_2"},
-                user(HELLO),
+                user_message(HELLO),
             ),
             needs=("assistant.string",),
         ),
         Experiment(
             "item.status",
             "items with a status",
-            _request(user("Hi."), {**_message("assistant", "Hello.", "string"), "status": "completed"}, user(HELLO)),
+            _request(
+                user_message("Hi."),
+                {**_message("assistant", "Hello.", "string"), "status": "completed"},
+                user_message(HELLO),
+            ),
             needs=("assistant.string",),
         ),
         Experiment(
             "item.phase",
             "assistant message with a phase",
-            _request(user("Hi."), {**_message("assistant", "Hello.", "string"), "phase": "final_answer"}, user(HELLO)),
+            _request(
+                user_message("Hi."),
+                {**_message("assistant", "Hello.", "string"), "phase": "final_answer"},
+                user_message(HELLO),
+            ),
             needs=("assistant.string",),
         ),
         Experiment(
@@ -303,13 +317,13 @@ def steps(form: TextForm) -> list[Step]:
         Experiment(
             "tools.required",
             "tool_choice required",
-            _request(user(HELLO), tools=tools, tool_choice="required"),
+            _request(user_message(HELLO), tools=tools, tool_choice="required"),
             inspection=calls_tool,
         ),
         Experiment(
             "tools.named",
             "tool_choice with one named tool",
-            _request(user(HELLO), tools=tools, tool_choice={"type": "function", "name": "get_weather"}),
+            _request(user_message(HELLO), tools=tools, tool_choice={"type": "function", "name": "get_weather"}),
             inspection=calls_tool,
         ),
         Experiment(
@@ -322,21 +336,21 @@ def steps(form: TextForm) -> list[Step]:
         Experiment(
             "tools.parallel",
             "two tool calls in one answer",
-            _request(user(WEATHER_IN_TWO_CITIES), tools=tools, parallel_tool_calls=True),
+            _request(user_message(WEATHER_IN_TWO_CITIES), tools=tools, parallel_tool_calls=True),
             inspection=calls_two_tools,
             needs=("tools",),
         ),
         Experiment(
             "tools.custom",
             "custom tool",
-            _request(user("Run ls. Call shell."), tools=[SHELL_TOOL]),
+            _request(user_message("Run ls. Call shell."), tools=[SHELL_TOOL]),
             inspection=counts_tools,
         ),
         Experiment(
             "format.schema",
             "output that follows a JSON schema",
             _request(
-                user(PERSON_AS_JSON),
+                user_message(PERSON_AS_JSON),
                 text={"format": {"type": "json_schema", "name": "person", "schema": PERSON, "strict": True}},
             ),
             inspection=is_person_json,
@@ -344,7 +358,7 @@ def steps(form: TextForm) -> list[Step]:
         Experiment(
             "format.json",
             "output as a JSON object",
-            _request(user(PERSON_AS_JSON), text={"format": {"type": "json_object"}}),
+            _request(user_message(PERSON_AS_JSON), text={"format": {"type": "json_object"}}),
             inspection=is_json,
         ),
         # Settings.
@@ -365,7 +379,7 @@ def steps(form: TextForm) -> list[Step]:
         Experiment(
             "cut",
             "answer truncated by a limit",
-            {**_request(user(COUNTING)), "max_output_tokens": 16},
+            {**_request(user_message(COUNTING)), "max_output_tokens": 16},
             inspection=reports_truncation,
             needs=("limit.max_output_tokens",),
         ),

@@ -72,7 +72,7 @@ class ProbeReport(Struct, frozen=True, kw_only=True):
 
 def estimate_cost(dialect: ServerDialectName) -> ProbeCost:
     """Estimate the cost of a run before anything is sent."""
-    all_steps = EXPERIMENTS[dialect].steps.steps("parts")
+    all_steps = EXPERIMENTS[dialect].steps.probe_steps("parts")
     experiments = [step for step in all_steps if isinstance(step, Experiment)]
     choices = [step for step in all_steps if isinstance(step, Choice)]
     min_requests = len(experiments) + len(choices) + len(EXPERIMENTS[dialect].steps.LIMIT_NAMES) + EXTRA_REQUESTS
@@ -103,7 +103,7 @@ class Probe:
         """Run all experiments, until the end or until the server stops answering."""
         await self._establish_baseline()
         try:
-            for step in self._steps.steps(self._text_form):
+            for step in self._steps.probe_steps(self._text_form):
                 await self._run_step(step)
             await self._run_extras()
             await self._run_proofs()
@@ -357,7 +357,7 @@ class Probe:
     def draft(self) -> ProfileDraft:
         target = self.connection.target
         draft = self._experiments.conclude(Verdicts(self.findings.values(), self._text_form))
-        if target.key is not None and target.key_header != target.base.key_header:
+        if target.key is not None and target.key_header != target.base_profile.key_header:
             draft.key_header = target.key_header
         return draft
 

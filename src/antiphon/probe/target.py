@@ -36,7 +36,7 @@ class ProbeTarget(Struct, frozen=True, kw_only=True):
 
     base_url: str
     #: The base profile of the dialect; its headers are sent.
-    base: Profile
+    base_profile: Profile
     model: str = ""
     key: str | None = None
     key_header: str = "authorization"
@@ -44,7 +44,7 @@ class ProbeTarget(Struct, frozen=True, kw_only=True):
 
     @property
     def dialect(self) -> ServerDialectName:
-        return self.base.dialect
+        return self.base_profile.dialect
 
     def url(self, path: str = "", *, streams: bool = False) -> str:
         server_dialect = SERVER_DIALECTS[self.dialect]
@@ -64,7 +64,7 @@ class ProbeTarget(Struct, frozen=True, kw_only=True):
         headers = {
             "user-agent": f"antiphon-probe/{__version__}",
             "content-type": "application/json",
-            **self.base.headers,
+            **self.base_profile.headers,
         }
         if self.key is not None:
             headers[self.key_header] = f"Bearer {self.key}" if self.key_header == "authorization" else self.key
@@ -119,7 +119,7 @@ class ServerConnection:
         body_bytes, break_fault = await read_partial_body(answer, MAX_BODY_BYTES)
         if isinstance(break_fault, BodyTooLarge):
             return ProbeResult("down", f"the answer has more than {MAX_BODY_BYTES} bytes", evidence, is_no_api=True)
-        evidence = replace(evidence, status=answer.status, excerpt=self._clean(excerpt(body_bytes)))
+        evidence = replace(evidence, status=answer.status, excerpt=self._without_key(excerpt(body_bytes)))
         if break_fault is not None:
             message = FAULT_MESSAGES.get(break_fault.code, "the server's answer is not HTTP")
             return ProbeResult(
@@ -155,7 +155,7 @@ class ServerConnection:
                 is_no_api=True,
             )
         if status >= 400:
-            message = self._clean(f"{status}: {excerpt(message_in(body), 160)}")
+            message = self._without_key(f"{status}: {excerpt(message_in(body), 160)}")
             is_transient = status in TRANSIENT_STATUSES or status >= 500
             return ProbeResult(
                 "down" if is_transient else "refused",
@@ -176,7 +176,7 @@ class ServerConnection:
         except ApiError as error:
             return ProbeResult(
                 "refused",
-                self._clean(f"{status} with an error in the body: {excerpt(error.message, 160)}"),
+                self._without_key(f"{status} with an error in the body: {excerpt(error.message, 160)}"),
                 evidence,
                 body=body,
             )
@@ -184,7 +184,7 @@ class ServerConnection:
             reason = response.error.message if response.error else "no reason given"
             return ProbeResult(
                 "refused",
-                self._clean(f"{status} with an error in the body: {excerpt(reason, 160)}"),
+                self._without_key(f"{status} with an error in the body: {excerpt(reason, 160)}"),
                 evidence,
                 body=body,
             )
@@ -194,13 +194,15 @@ class ServerConnection:
         request = Request(model=self.target.model)
         server_dialect = SERVER_DIALECTS[self.target.dialect]
         return server_dialect.response_to_hub(
-            body, request, _initial_response(request), SYSTEM_STAMPS, self.target.base.wire
+            body, request, _initial_response(request), SYSTEM_STAMPS, self.target.base_profile.wire
         )[0]
 
     def _decode_stream(self, body: bytes) -> Response:
         request = Request(model=self.target.model, stream=True)
         dialect = SERVER_DIALECTS[self.target.dialect]
-        reader = dialect.events_to_hub(request, _initial_response(request), SYSTEM_STAMPS, self.target.base.wire)
+        reader = dialect.events_to_hub(
+            request, _initial_response(request), SYSTEM_STAMPS, self.target.base_profile.wire
+        )
         frames = FRAME_DECODERS[dialect.framing]()
         fold = ResponseFold()
         for frame in [*frames.feed(body), *frames.finish()]:
@@ -212,7 +214,7 @@ class ServerConnection:
             raise reader.error
         return fold.response
 
-    def _clean(self, text: str) -> str:
+    def _without_key(self, text: str) -> str:
         return text.replace(self.target.key, "[key]") if self.target.key else text
 
 

@@ -34,16 +34,17 @@ Refuse = Callable[[Rule, str, str], None]
 def check(body: dict[str, Any], report: Report) -> None:
     """Check a body, except its model and unknown fields (`settings` has these checks)."""
     check_settings(body, SETTINGS, report)
-    _check_combinations(body, report)
+    _check_field_combinations(body, report)
+    _check_stop(body.get("stop"), report)
     check_user(body, report)
     check_metadata(body, report)
     _check_messages(body, report)
     names = _check_tools(body.get("tools"), report)
-    _check_choice(body, names, report)
-    _check_format(body, report)
+    _check_tool_choice(body, names, report)
+    _check_response_format(body, report)
 
 
-def _check_combinations(body: dict[str, Any], report: Report) -> None:
+def _check_field_combinations(body: dict[str, Any], report: Report) -> None:
     # "stream_options is only allowed when stream is enabled".
     if body.get("stream_options") is not None and not body.get("stream"):
         problem = "`stream_options` needs `stream`, which is not true"
@@ -60,8 +61,10 @@ def _check_combinations(body: dict[str, Any], report: Report) -> None:
     # "logprobs must be true to use top_logprobs".
     if body.get("top_logprobs") is not None and not body.get("logprobs"):
         report.add("combination", "top_logprobs", "top_logprobs needs logprobs")
-    # `stop`: a string or at most four of them.
-    stop = body.get("stop")
+
+
+def _check_stop(stop: Any, report: Report) -> None:
+    # A string or at most four of them.
     message = "stop is a string or at most four of them"
     if isinstance(stop, list):
         if not all(isinstance(word, str) for word in stop):
@@ -112,7 +115,7 @@ def _check_message(message: Any, path: str, unanswered_calls: dict[str, str], re
         report.add(flaw.rule, f"{path}.role", f"{role!r} is not one of {', '.join(PARTS_OF_ROLE)}", flaw.problem)
         return unanswered_calls
     if role == "tool":
-        _check_result(message, path, unanswered_calls, report)
+        _check_tool_message(message, path, unanswered_calls, report)
         return unanswered_calls
     _check_all_answered(unanswered_calls, path, report)
     # A participant's name has no white space and none of the signs that templates use.
@@ -122,7 +125,7 @@ def _check_message(message: Any, path: str, unanswered_calls: dict[str, str], re
         is_certain = not isinstance(name, str)
         report.add("name", f"{path}.name", "the name does not match its pattern", problem, is_certain=is_certain)
     if role == "assistant":
-        return _check_assistant(message, path, report)
+        return _check_assistant_message(message, path, report)
     _check_content(message.get("content"), f"{path}.content", role, report)
     return {}
 
@@ -135,7 +138,7 @@ def _check_all_answered(unanswered_calls: dict[str, str], param: str, report: Re
         report.add("unanswered_call", path, message, problem, param=param)
 
 
-def _check_result(message: dict[str, Any], path: str, unanswered_calls: dict[str, str], report: Report) -> None:
+def _check_tool_message(message: dict[str, Any], path: str, unanswered_calls: dict[str, str], report: Report) -> None:
     # "messages with role tool must be a response to a preceding message with tool_calls": orphans, wrong ids and second
     # answers to one call are refused alike.
     id = message.get("tool_call_id")
@@ -154,7 +157,7 @@ def _check_result(message: dict[str, Any], path: str, unanswered_calls: dict[str
     _check_content(message.get("content"), f"{path}.content", "tool", report)
 
 
-def _check_assistant(message: dict[str, Any], path: str, report: Report) -> dict[str, str]:
+def _check_assistant_message(message: dict[str, Any], path: str, report: Report) -> dict[str, str]:
     """Return the ids and paths of its calls."""
     calls, content = message.get("tool_calls"), message.get("content")
     # "[] is too short": an assistant message has calls or no such field.
@@ -183,16 +186,16 @@ def _check_call(call: Any, path: str, report: Report) -> str:
     """Check a call; return its id, empty if it has none."""
 
     # A call has an id, a type, and a function with a name and arguments in a string (an object is refused).
-    def refuse(rule: Rule, exact_path: str, problem: str) -> None:
+    def refuse_call(rule: Rule, exact_path: str, problem: str) -> None:
         message = "a call has an id, a type, a name and its arguments in a string"
         report.add(rule, exact_path, message, problem, param=path, code="invalid_type")
 
     if not isinstance(call, dict):
-        refuse("value", path, "a call is an object")
+        refuse_call("value", path, "a call is an object")
         return ""
     id = call.get("id")
     if not isinstance(id, str) or not id:
-        refuse("missing_field", f"{path}.id", "a call has an id, which its result names")
+        refuse_call("missing_field", f"{path}.id", "a call has an id, which its result names")
         id = ""
     elif len(id) > MAX_CALL_ID_LENGTH:
         # "string too long. Expected a string with maximum length 40", later 64; not every server has a limit.
@@ -201,22 +204,22 @@ def _check_call(call: Any, path: str, report: Report) -> str:
     match call:
         case {"type": "custom", "custom": {**custom}}:
             if not isinstance(custom.get("input"), str):
-                refuse("missing_field", f"{path}.custom.input", "a custom call has its input in a string")
-            _check_call_name(custom, f"{path}.custom.name", refuse, report)
+                refuse_call("missing_field", f"{path}.custom.input", "a custom call has its input in a string")
+            _check_call_name(custom, f"{path}.custom.name", refuse_call, report)
         case {"function": {**function}}:
             if call.get("type") != "function":
                 problem = f"the type of a call is function, not {as_json(call.get('type'))}"
-                refuse("discriminator", f"{path}.type", problem)
-            _check_arguments(function.get("arguments"), f"{path}.function.arguments", refuse, report)
-            _check_call_name(function, f"{path}.function.name", refuse, report)
+                refuse_call("discriminator", f"{path}.type", problem)
+            _check_arguments(function.get("arguments"), f"{path}.function.arguments", refuse_call, report)
+            _check_call_name(function, f"{path}.function.name", refuse_call, report)
         case _:
-            refuse("tool_form", path, "a call has its name and its arguments under `function`")
+            refuse_call("tool_form", path, "a call has its name and its arguments under `function`")
     return id
 
 
-def _check_call_name(function: Mapping[Any, Any], path: str, refuse: Refuse, report: Report) -> None:
-    if "name" in function:
-        check_name(function["name"], path, report)
+def _check_call_name(called_tool: Mapping[Any, Any], path: str, refuse: Refuse, report: Report) -> None:
+    if "name" in called_tool:
+        check_name(called_tool["name"], path, report)
     else:
         refuse("missing_field", path, "a call has the name of its function")
 
@@ -309,7 +312,7 @@ def _check_tool(tool: Any, path: str, report: Report) -> str | None:
     """Check a tool; return its name, None if it has no valid one."""
 
     # "Missing required parameter: tools[0].function": the flat form of the responses API is not known here.
-    def refuse(rule: Rule, exact_path: str, problem: str, *, is_certain: bool = True) -> None:
+    def refuse_tool(rule: Rule, exact_path: str, problem: str, *, is_certain: bool = True) -> None:
         message = "a tool is a type and, under its name, a function"
         code = "missing_required_parameter"
         report.add(rule, exact_path, message, problem, param=f"{path}.function", code=code, is_certain=is_certain)
@@ -328,20 +331,20 @@ def _check_tool(tool: Any, path: str, report: Report) -> str | None:
             return str(custom["name"]) if is_named else None
         case {"function": {**_nested}} | {"custom": {**_nested}}:
             problem = f"the type of a tool is the name under which it stands, not {as_json(tool.get('type'))}"
-            refuse("discriminator", f"{path}.type", problem)
+            refuse_tool("discriminator", f"{path}.type", problem)
         case {"type": str(kind)} if form_of(tool) is None and kind not in ("function", "custom"):
             # Tools of the server's own are each provider's own.
             problem = f"{as_json(kind)} is a tool that the server must provide, and not every server does"
-            refuse("unsupported", f"{path}.type", problem, is_certain=False)
+            refuse_tool("unsupported", f"{path}.type", problem, is_certain=False)
         case {**members}:
             form = form_of(members)
-            refuse("tool_form" if form else "missing_field", path, describe_form(form, "nested"))
+            refuse_tool("tool_form" if form else "missing_field", path, describe_form(form, "nested"))
         case _:
-            refuse("value", path, f"a tool is an object, not {as_json(tool)}")
+            refuse_tool("value", path, f"a tool is an object, not {as_json(tool)}")
     return None
 
 
-def _check_choice(body: dict[str, Any], names: set[str] | None, report: Report) -> None:
+def _check_tool_choice(body: dict[str, Any], offered_names: set[str] | None, report: Report) -> None:
     choice = body.get("tool_choice")
     for field in ("tool_choice", "parallel_tool_calls"):
         # "tool_choice is only allowed when tools are specified"; the same for parallel_tool_calls.
@@ -367,7 +370,7 @@ def _check_choice(body: dict[str, Any], names: set[str] | None, report: Report) 
             return
     for name in report.walk(chosen):
         # "Tool choice X not found in tools parameter."
-        if names is not None and (not isinstance(name, str) or name not in names):
+        if offered_names is not None and (not isinstance(name, str) or name not in offered_names):
             message = f"the tool {name!r} is chosen but not offered"
             report.add("name", "tool_choice", message, f"the tool {as_json(name)} is chosen, and not offered")
 
@@ -378,7 +381,7 @@ def _name_of_allowed_tool(tool: dict[str, Any]) -> Any:
     return inner.get("name") if isinstance(inner, dict) else None
 
 
-def _check_format(body: dict[str, Any], report: Report) -> None:
+def _check_response_format(body: dict[str, Any], report: Report) -> None:
     path = "response_format.json_schema"
     match body.get("response_format"):
         case None | {"type": "text"}:

@@ -67,7 +67,7 @@ class ConversationStore(Protocol):
         is no such conversation, or it has no item `after`."""
         ...
 
-    async def all_entries(self, owner: str, id: str, limit: int, *, drops_oldest: bool) -> Excerpt | None:
+    async def read_all_entries(self, owner: str, id: str, limit: int, *, drops_oldest: bool) -> Excerpt | None:
         """Returns all items as one array, oldest first. If that is more than `limit` bytes, the content has the newest
         items that fit if `drops_oldest`, else nothing. None: there is no such conversation."""
         ...
@@ -76,7 +76,7 @@ class ConversationStore(Protocol):
 
     async def delete_entry(self, owner: str, id: str, item_id: str) -> bool: ...
 
-    async def prune_conversations(self, *, before: int, batch_size: int = 100) -> int:
+    async def prune_conversations(self, *, changed_before: int, batch_size: int = 100) -> int:
         """Deletes at most `batch_size` conversations of all owners whose items and metadata have not changed since
-        `before` (seconds since 1970), oldest change first. Returns how many were deleted."""
+        `changed_before` (seconds since 1970), oldest change first. Returns how many were deleted."""
         ...

@@ -33,40 +33,40 @@ StartOllamaServer = Callable[..., OllamaServer]
 @pytest.fixture
 def start_chat_server() -> Iterator[StartChatServer]:
     """Start a `ChatServer`: `server = start_chat_server([turn(text("Hello"))])`."""
-    with _starter(ChatServer) as start:
+    with _server_starter(ChatServer) as start:
         yield start
 
 
 @pytest.fixture
 def start_responses_server() -> Iterator[StartResponsesServer]:
     """Start a `ResponsesServer`."""
-    with _starter(ResponsesServer) as start:
+    with _server_starter(ResponsesServer) as start:
         yield start
 
 
 @pytest.fixture
 def start_messages_server() -> Iterator[StartMessagesServer]:
     """Start a `MessagesServer`."""
-    with _starter(MessagesServer) as start:
+    with _server_starter(MessagesServer) as start:
         yield start
 
 
 @pytest.fixture
 def start_gemini_server() -> Iterator[StartGeminiServer]:
     """Start a `GeminiServer`."""
-    with _starter(GeminiServer) as start:
+    with _server_starter(GeminiServer) as start:
         yield start
 
 
 @pytest.fixture
 def start_ollama_server() -> Iterator[StartOllamaServer]:
     """Start an `OllamaServer`."""
-    with _starter(OllamaServer) as start:
+    with _server_starter(OllamaServer) as start:
         yield start
 
 
 @contextmanager
-def _starter(server_type: Callable[P, S]) -> Iterator[Callable[P, S]]:
+def _server_starter(server_type: Callable[P, S]) -> Iterator[Callable[P, S]]:
     """Yield a function that starts servers, and stop them at the end."""
     with ExitStack() as servers:
 

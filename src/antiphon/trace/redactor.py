@@ -147,16 +147,16 @@ def _key_pattern(secrets: tuple[str, ...]) -> re.Pattern[bytes]:
     forms = [
         form
         for secret in secrets
-        for form in (_escaped_pattern(secret), *map(re.escape, sorted(_literal_forms(secret))))
+        for form in (_key_spelling_pattern(secret), *map(re.escape, sorted(_literal_forms(secret))))
     ]
     return re.compile(b"|".join(forms) or NEVER_MATCHING)
 
 
-def _escaped_pattern(secret: str) -> bytes:
-    return b"".join(map(_spelling_pattern, secret))
+def _key_spelling_pattern(secret: str) -> bytes:
+    return b"".join(map(_character_pattern, secret))
 
 
-def _spelling_pattern(character: str) -> bytes:
+def _character_pattern(character: str) -> bytes:
     """A pattern for a character, literal or JSON-escaped; nested JSON doubles the backslashes."""
     literal = SHORT_ESCAPES.get(character) or re.escape(character.encode("utf-8", "replace"))
     units = character.encode("utf-16-be", "surrogatepass").hex()

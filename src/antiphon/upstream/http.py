@@ -98,60 +98,60 @@ class HttpTransport:
     def _pool(self, origin: _Origin) -> _Pool:
         pool = self._pools.get(origin)
         if pool is None:
-            if origin.tls and self._tls_context is None:
+            if origin.uses_tls and self._tls_context is None:
                 self._tls_context = trusted_context()
-            tls = self._tls_context if origin.tls else None
-            proxy = self._proxies.proxy_for(origin.host, origin.port) if origin.tls else None
-            pool = self._pools[origin] = _Pool(origin, tls, proxy, self._read_buffer)
+            tls_context = self._tls_context if origin.uses_tls else None
+            proxy = self._proxies.proxy_for(origin.host, origin.port) if origin.uses_tls else None
+            pool = self._pools[origin] = _Pool(origin, tls_context, proxy, self._read_buffer)
         return pool
 
 
 class _Origin(Struct, frozen=True):
-    tls: bool
+    uses_tls: bool
     host: str
     port: int
 
     @property
     def authority(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == (443 if self.tls else 80) else f"{host}:{self.port}"
+        return host if self.port == (443 if self.uses_tls else 80) else f"{host}:{self.port}"
 
 
 class _Pool:
     """Connections to one origin. The most recently used one is taken first, so that others become idle and expire."""
 
     def __init__(
-        self, origin: _Origin, tls: ssl.SSLContext | None, proxy: Proxy | None, read_buffer: memoryview
+        self, origin: _Origin, tls_context: ssl.SSLContext | None, proxy: Proxy | None, read_buffer: memoryview
     ) -> None:
         self.connections: set[Connection] = set()
         self._origin = origin
-        self._tls_context = tls
+        self._tls_context = tls_context
         self._proxy = proxy
         self._read_buffer = read_buffer
         self.loop = asyncio.get_running_loop()  # stored, because looking it up costs a system call
-        self._idle: dict[Connection, float] = {}  # → idle since; oldest first
+        self._idle_since: dict[Connection, float] = {}  # oldest first
         self._sweeper: asyncio.TimerHandle | None = None
 
     @property
     def use_count(self) -> int:
-        return len(self.connections) - len(self._idle)
+        return len(self.connections) - len(self._idle_since)
 
     def take_idle(self) -> Connection | None:
         """Takes an idle connection; None if there is none."""
         self._drop_expired()
-        return self._idle.popitem()[0] if self._idle else None
+        return self._idle_since.popitem()[0] if self._idle_since else None
 
     def give_back(self, connection: Connection) -> None:
-        if len(self._idle) >= MAX_IDLE_CONNECTIONS:
+        if len(self._idle_since) >= MAX_IDLE_CONNECTIONS:
             connection.drop()
             return
-        self._idle[connection] = self.loop.time()
+        self._idle_since[connection] = self.loop.time()
         if self._sweeper is None:
             self._sweeper = self.loop.call_later(IDLE_SECONDS, self._sweep_idle)
 
     async def connect(self, timeout: float) -> Connection:
         """Opens a connection."""
-        connection = Connection(self._read_buffer, self._remove)
+        connection = Connection(self._read_buffer, self._forget_connection)
         self.connections.add(connection)
         try:
             async with asyncio.timeout(timeout):
@@ -190,24 +190,24 @@ class _Pool:
         except (OSError, UnicodeError) as error:  # UnicodeError: a host name that cannot be encoded
             raise UpstreamFault(failure, code="upstream_unavailable") from error
 
-    def _remove(self, connection: Connection) -> None:
+    def _forget_connection(self, connection: Connection) -> None:
         self.connections.discard(connection)
-        self._idle.pop(connection, None)
+        self._idle_since.pop(connection, None)
 
     def _sweep_idle(self) -> None:
         self._sweeper = None
         self._drop_expired()
-        if self._idle:
-            oldest = next(iter(self._idle.values()))
+        if self._idle_since:
+            oldest = next(iter(self._idle_since.values()))
             self._sweeper = self.loop.call_at(oldest + IDLE_SECONDS, self._sweep_idle)
 
     def _drop_expired(self) -> None:
         latest_expired = self.loop.time() - IDLE_SECONDS
-        while self._idle:
-            oldest, idle_since = next(iter(self._idle.items()))
+        while self._idle_since:
+            oldest, idle_since = next(iter(self._idle_since.items()))
             if idle_since > latest_expired:
                 return
-            del self._idle[oldest]
+            del self._idle_since[oldest]
             oldest.drop()
 
 
@@ -238,9 +238,9 @@ def _split_url(url: str) -> tuple[_Origin, str]:
             "or characters outside ASCII",
             code="upstream_unavailable",
         )
-    tls = parts.scheme == "https"
+    uses_tls = parts.scheme == "https"
     path = parts.path or "/"
-    return _Origin(tls, host, port or (443 if tls else 80)), f"{path}?{parts.query}" if parts.query else path
+    return _Origin(uses_tls, host, port or (443 if uses_tls else 80)), f"{path}?{parts.query}" if parts.query else path
 
 
 @lru_cache(maxsize=256)

@@ -54,7 +54,7 @@ class StreamReader:
                 self._feed_frames(frames, events)
         except OutputLimitExceeded as error:
             self.was_cut_off = True
-            events += self._to_hub.cut_off(error.reason)
+            events += self._to_hub.end_incomplete(error.reason)
         return events
 
     def finish(self, error: ApiError | None = None) -> list[StreamEvent]:
@@ -66,7 +66,7 @@ class StreamReader:
             return events + self._to_hub.finish(error)
         except OutputLimitExceeded as limit:
             self.was_cut_off = True
-            return events + self._to_hub.cut_off(limit.reason)
+            return events + self._to_hub.end_incomplete(limit.reason)
 
     def _feed_frames(self, frames: list[sse.Frame], events: list[StreamEvent | TextRun]) -> None:
         index = 0

@@ -9,7 +9,7 @@ from antiphon.dialects.dialect import ServerDialect
 
 def turn_url(dialect: ServerDialect, base_url: str, model: str, *, streams: bool) -> str:
     """The URL for a turn."""
-    return url_at((streams and dialect.stream_path) or dialect.path, dialect, base_url, model)
+    return url_at((streams and dialect.stream_path) or dialect.turn_path, dialect, base_url, model)
 
 
 def url_at(path: str, dialect: ServerDialect, base_url: str, model: str) -> str:

@@ -72,7 +72,7 @@ class WebSocket:
         self.upgraded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._connection = connection
         self._timeouts = timeouts
-        self._upgrade: _Upgrade | None = _Upgrade(protocol)
+        self._upgrade: _UpgradeResponseReader | None = _UpgradeResponseReader(protocol)
         self._protocol = protocol
         self._messages: deque[str] = deque()
         self._buffered_size = 0
@@ -125,7 +125,7 @@ class WebSocket:
             try:
                 rest = self._upgrade.feed(received)
             except (UpgradeRefused, UpstreamFault) as error:
-                self._refuse_upgrade(error)
+                self._fail_upgrade(error)
                 return
             if rest is None:
                 return
@@ -136,7 +136,7 @@ class WebSocket:
 
     def on_disconnect(self, is_clean: bool) -> None:  # noqa: ARG002
         if self._upgrade is not None:
-            self._refuse_upgrade(self._upgrade.error_at_end())
+            self._fail_upgrade(self._upgrade.error_at_end())
         self._fail(
             UpstreamFault("the server closed the connection without a close frame", code="upstream_disconnected")
         )
@@ -173,7 +173,7 @@ class WebSocket:
                 message = f"the server sent a message of more than {MAX_MESSAGE_BYTES} bytes"
             self._fail(UpstreamFault(message, code="upstream_invalid_response"))
 
-    def _refuse_upgrade(self, error: Exception) -> None:
+    def _fail_upgrade(self, error: Exception) -> None:
         if not self.upgraded.done():
             self.upgraded.set_exception(error)
         self._connection.drop()
@@ -190,7 +190,7 @@ class WebSocket:
             waiter.set_result(None)
 
 
-class _Upgrade:
+class _UpgradeResponseReader:
     """Reads the response to the upgrade."""
 
     def __init__(self, protocol: WebSocketProtocol) -> None:
@@ -198,12 +198,12 @@ class _Upgrade:
         self._parser = httptools.HttpResponseParser(self)
         self._headers: list[tuple[str, str]] = []
         self._body = bytearray()
-        self._length = 0
+        self._received_size = 0
         self._is_complete = False
 
     def feed(self, data: bytes) -> bytes | None:
         """The bytes after a successful response; None if it is incomplete. Raises for any other response."""
-        self._length += len(data)
+        self._received_size += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -212,7 +212,7 @@ class _Upgrade:
             return data[upgrade.args[0] :]
         except httptools.HttpParserError:
             raise self._invalid_response() from None
-        if self._is_complete or self._length > MAX_REFUSAL_BYTES:
+        if self._is_complete or self._received_size > MAX_REFUSAL_BYTES:
             raise UpgradeRefused(self._parser.get_status_code(), dict(self._headers), bytes(self._body))
         return None
 

@@ -65,7 +65,7 @@ def test_answer_beyond_its_limit_is_cut_off() -> None:
     to_hub = EventsToHub(REQUEST, INITIAL_RESPONSE, counting_stamps())
     to_hub.limit_output(OutputLimits(max_items=5))
     to_hub.feed(frames_of(b'{"message":{"content":"Hi"},"done":false}')[0])
-    assert isinstance(to_hub.cut_off("max_output_items")[-1], ResponseIncomplete)
+    assert isinstance(to_hub.end_incomplete("max_output_items")[-1], ResponseIncomplete)
 
 
 @pytest.mark.parametrize("reason", ["stop", "length"])

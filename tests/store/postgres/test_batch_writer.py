@@ -47,7 +47,7 @@ def test_batch_writer_writes_entries_that_arrive_meanwhile_as_the_next_batch() -
             MAX_BATCH_ENTRIES,
             4,
         ]  # all of them submitted before the first was written
-        await batches.drain()
+        await batches.wait_until_written()
         assert await batches.submit(Entry("later")) == "later is kept"
 
     asyncio.run(go())

@@ -525,7 +525,7 @@ def test_tables_of_every_earlier_version_are_migrated_with_their_content(version
             if version >= 3:
                 assert await store.get_conversation("anna", "conv_old")
                 assert (
-                    await store.prune_conversations(before=2**30) == 0
+                    await store.prune_conversations(changed_before=2**30) == 0
                 )  # its change time is the time of the migration
             await store.save("anna", record("resp_new"), ["msg_new"], ["call_new"])
             assert await find_turn_by_call(store, "anna", "call_new") == turn("resp_new")

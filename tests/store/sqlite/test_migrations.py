@@ -81,7 +81,9 @@ def test_file_of_every_earlier_version_is_migrated_with_its_content(steps: int, 
             assert (work.id, work.request, work.attempt, work.next_event) == ("resp_old", b"{}", 2, 2)
         if steps >= 3:
             assert await store.get_entry("anna", "conv_old", "a")
-            assert await store.prune_conversations(before=2**30) == 0  # its change time is the time of the migration
+            assert (
+                await store.prune_conversations(changed_before=2**30) == 0
+            )  # its change time is the time of the migration
         if steps >= 6:
             assert [row.input_tokens for row in await store.get_usage(since=0, until=9)] == [10]
         await store.save("anna", record("resp_1"), ["msg_1"], [])

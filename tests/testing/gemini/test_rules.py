@@ -819,7 +819,7 @@ def test_every_conversation_that_the_dialect_writes_is_taken(request: Request) -
     except ApiError:
         return
     contents = read_message(json.loads(body), "request", SHAPES, ShapeReport()).value["contents"]
-    check_contents(contents, StrictReport(), alternation=True, last_word=True, signed=False)
+    check_contents(contents, StrictReport(), must_alternate=True, must_end_with_user=True, needs_signatures=False)
     for content in contents:
         for part in content["parts"]:
             Signatures().check_part(part)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from antiphon.check.case import CheckCase
-from antiphon.check.cases.transport import judge_streams
+from antiphon.check.cases.transport import report_stream_flaws
 from antiphon.check.exchange import CheckExchange
 from antiphon.check.findings import SkipCase, format_value
 from antiphon.check.prompts import LIMITED_ANSWER, TEXT, THINKING, TOOL_CALL, TURNS, TWO_CALLS
@@ -33,7 +33,7 @@ def _case_for_rows(*rows: str) -> Callable[[CaseSession], Awaitable[None]]:
 
     async def run(session: CaseSession) -> None:
         await session.get_stream(TEXT)
-        await judge_streams(session, *rows)
+        await report_stream_flaws(session, *rows)
 
     return run
 
@@ -45,7 +45,7 @@ def _case_for_optional_row(
 
     async def run(session: CaseSession) -> None:
         await session.get_stream(TEXT)
-        await judge_streams(session, row)
+        await report_stream_flaws(session, row)
         exchanges = [await session.post({**body, "stream": True}) for body in TURNS]
         if not session.findings and not any(
             _has_event(exchange, *kinds) for exchange in exchanges if exchange.is_stream
@@ -62,7 +62,7 @@ async def check_text_deltas(session: CaseSession) -> None:
         session.report(
             "the stream has no response.output_text.delta; expected the text in several deltas", exchange, row="STR-3"
         )
-    await judge_streams(session, "STR-3")
+    await report_stream_flaws(session, "STR-3")
 
 
 async def check_terminal_event(session: CaseSession) -> None:
@@ -70,7 +70,7 @@ async def check_terminal_event(session: CaseSession) -> None:
     exchange = await session.get_stream(TEXT)
     if exchange.incomplete_reason:
         session.report(f"{exchange.incomplete_reason}; expected a terminal event and [DONE]", exchange)
-    await judge_streams(session, "STR-7")
+    await report_stream_flaws(session, "STR-7")
 
 
 async def check_streamed_call(session: CaseSession) -> None:

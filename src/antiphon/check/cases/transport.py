@@ -39,17 +39,17 @@ async def check_whole_answers(session: CaseSession) -> None:
 
 async def check_event_lines(session: CaseSession) -> None:
     await session.get_stream(TEXT)
-    await judge_streams(session, "HTTP-3")
+    await report_stream_flaws(session, "HTTP-3")
 
 
 async def check_done_line(session: CaseSession) -> None:
     await session.get_stream(TEXT)
-    await judge_streams(session, "HTTP-4")
+    await report_stream_flaws(session, "HTTP-4")
 
 
-async def check_event_ids(session: CaseSession) -> None:
+async def check_no_event_ids(session: CaseSession) -> None:
     await session.get_stream(TEXT)
-    await judge_streams(session, "HTTP-5")
+    await report_stream_flaws(session, "HTTP-5")
 
 
 async def check_wrong_key(session: CaseSession) -> None:
@@ -102,7 +102,7 @@ async def check_model_list(session: CaseSession) -> None:
             )
 
 
-async def judge_streams(session: CaseSession, *rows: str) -> None:
+async def report_stream_flaws(session: CaseSession, *rows: str) -> None:
     """Report the flaws of all streams under these rows."""
     for body in TURNS:
         exchange = await session.post({**body, "stream": True})
@@ -156,7 +156,7 @@ CASES: Final = (
         run=check_event_lines,
     ),
     CheckCase(id="http.done", rows=("HTTP-4",), title="streams end with data: [DONE]", run=check_done_line),
-    CheckCase(id="http.no-event-ids", rows=("HTTP-5",), title="streams have no id: lines", run=check_event_ids),
+    CheckCase(id="http.no-event-ids", rows=("HTTP-5",), title="streams have no id: lines", run=check_no_event_ids),
     CheckCase(id="http.wrong-key", rows=("HTTP-6", "ERR-1"), title="a wrong key returns 401", run=check_wrong_key),
     CheckCase(id="http.no-key", rows=("HTTP-6", "ERR-1"), title="a missing key returns 401", run=check_missing_key),
     CheckCase(id="http.request-id", rows=("HTTP-8",), title="every answer has a request id", run=check_request_ids),

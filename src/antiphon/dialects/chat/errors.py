@@ -23,7 +23,7 @@ from antiphon.protocol.nesting import decode_json
 def error_to_hub(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:
     """Translate an error response of a server. `headers` are lower-cased."""
     fields = _fields_in_body(body)
-    if status in (404, 405) and not fields.is_of_api:
+    if status in (404, 405) and not fields.has_api_form:
         # The address does not serve this dialect. The configuration is wrong, not the request of the client.
         return UpstreamFault(f"the upstream does not serve Chat Completions at the configured URL (status {status})")
     return upstream_error(status, headers, _error_code(fields), fields.message, fields.param)
@@ -56,14 +56,14 @@ class _ErrorFields(NamedTuple):
     type: str | None = None
     code: str | None = None
     param: str | None = None
-    is_of_api: bool = True
+    has_api_form: bool = True
 
 
 def _fields_in_body(body: bytes) -> _ErrorFields:
     try:
         return _error_fields(decode_json(body))
     except ValueError:
-        return _ErrorFields(error_text(body), is_of_api=False)
+        return _ErrorFields(error_text(body), has_api_form=False)
 
 
 def _error_fields(value: Any) -> _ErrorFields:
@@ -81,12 +81,12 @@ def _error_fields(value: Any) -> _ErrorFields:
         case str():
             return _ErrorFields(value)
         case {"detail": str() as detail}:
-            return _ErrorFields(detail, is_of_api=detail not in ROUTER_MESSAGES)
+            return _ErrorFields(detail, has_api_form=detail not in ROUTER_MESSAGES)
         case {"loc": list() as location, "msg": str() as message}:
             return _ErrorFields(message, param=_format_path(location))
         case dict():
             raw_message = value.get("message") or value.get("msg")
-            message_text = _with_source(raw_message, value) if isinstance(raw_message, str) else None
+            message_text = _with_provider_message(raw_message, value) if isinstance(raw_message, str) else None
             return _ErrorFields(
                 message_text,
                 _text_or_none(value.get("type")),
@@ -94,10 +94,10 @@ def _error_fields(value: Any) -> _ErrorFields:
                 _text_or_none(value.get("param")),
             )
         case _:
-            return _ErrorFields(is_of_api=False)
+            return _ErrorFields(has_api_form=False)
 
 
-def _with_source(message: str, error: dict[str, Any]) -> str:
+def _with_provider_message(message: str, error: dict[str, Any]) -> str:
     """Append the error text of the provider that a router of several providers passes on."""
     match error:
         case {"metadata": {"raw": str() as raw}} if raw:

@@ -56,11 +56,11 @@ class StreamToHub(ABC):
         return self._take_events()
 
     def limit_output(self, limits: OutputLimits) -> None:
-        """Bounds the answer. A frame that exceeds the bounds raises `OutputLimitExceeded`; `cut_off` then ends the
-        response."""
+        """Bounds the answer. A frame that exceeds the bounds raises `OutputLimitExceeded`; `end_incomplete` then ends
+        the response."""
         self._writer.limits = limits
 
-    def cut_off(self, reason: str) -> list[StreamEvent]:
+    def end_incomplete(self, reason: str) -> list[StreamEvent]:
         """Ends the response as incomplete. Nothing more is read."""
         self._has_ended = True
         with suppress(OutputLimitExceeded):  # pending content may exceed the limit too

@@ -179,7 +179,7 @@ class ResponseNormalizer:
         self._close_all(ItemStatus.FAILED)
         self.writer.fail(error, usage)
 
-    def cut_off(self, reason: str) -> None:
+    def end_incomplete(self, reason: str) -> None:
         """End a response that exceeds its size limit as incomplete. Pending output is dropped."""
         with suppress(OutputLimitExceeded):
             self._close_all(ItemStatus.INCOMPLETE)

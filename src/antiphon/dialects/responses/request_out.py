@@ -85,14 +85,14 @@ class _InputRewriter:
     def __init__(self, wire: ResponsesWire, losses: Losses, flat: FlatTools | None) -> None:
         self._wire = wire
         self._losses = losses
-        self._flat = flat
+        self._flat_tools = flat
 
     def rewrite(self, request: Request, items: list[ItemParam]) -> Request:
         new_items = [self._rewrite_item(item, f"input[{index}]") for index, item in enumerate(items)]
         return replace(request, input=[item for item in new_items if item is not None])
 
     def _rewrite_item(self, item: ItemParam, path: str) -> ItemParam | None:
-        match self._flat.flatten_item(item, path) if self._flat else item:
+        match self._flat_tools.flatten_item(item, path) if self._flat_tools else item:
             case None:
                 return None
             case MessageParam() as item:

@@ -122,13 +122,13 @@ class EventsToHub:
         return self._take_events()
 
     def limit_output(self, limits: OutputLimits) -> None:
-        """Limit the output. A frame above the limits raises `OutputLimitExceeded`; `cut_off` then ends the response."""
+        """Limit the output. A frame above them raises `OutputLimitExceeded`; `end_incomplete` then ends the response."""
         self._normalizer.writer.limits = limits
 
-    def cut_off(self, reason: str) -> list[StreamEvent]:
+    def end_incomplete(self, reason: str) -> list[StreamEvent]:
         """End the response as incomplete. Later frames are ignored."""
         self._text_targets.clear()
-        self._normalizer.cut_off(reason)
+        self._normalizer.end_incomplete(reason)
         return self._take_events()
 
     def _take_events(self) -> list[StreamEvent]:

@@ -49,12 +49,12 @@ class FlatTools:
     def __init__(self, request: Request, losses: Losses) -> None:
         self._names = ToolNames.for_request(request)
         self._losses = losses
-        self._offered: ToolsByName[ToolParam] = ToolsByName(losses)
+        self._offered_tools: ToolsByName[ToolParam] = ToolsByName(losses)
         self._offer_tools(request.tools or (), "tools")
 
     @property
     def tools(self) -> list[ToolParam] | UnsetType:
-        return list(self._offered.by_name.values()) or UNSET
+        return list(self._offered_tools.by_name.values()) or UNSET
 
     def flatten_item(self, item: ItemParam, path: str) -> ItemParam | None:
         """Rewrite an item of the history for the server. None if the server cannot take it."""
@@ -94,7 +94,7 @@ class FlatTools:
                     self._losses.add("tool_choice", "a forced tool call", "the tool could not be offered")
                 return offered or UNSET
             case AllowedToolsParam():
-                return self._offered_subset(choice)
+                return self._restrict_to_offered(choice)
             case UnknownToolChoice():
                 self._losses.add(
                     "tool_choice", f"the tool choice {choice.kind!r}", "the server supports only functions"
@@ -119,14 +119,14 @@ class FlatTools:
                         tool_path, f"a tool of type {type_of(tool)!r}", "the server supports only functions"
                     )
                     continue
-            self._offered.add(name, offered, tool_path)
+            self._offered_tools.add(name, offered, tool_path)
 
     def _offered_choice(self, choice: SpecificFunction | SpecificCustom) -> SpecificFunction | None:
         """Return the choice of a tool by its wire name. None if the tool is not offered."""
         name = self._names.wire_name(ToolRef.from_choice(choice))
-        return SpecificFunction(name=name) if name in self._offered.by_name else None
+        return SpecificFunction(name=name) if name in self._offered_tools.by_name else None
 
-    def _offered_subset(self, choice: AllowedToolsParam) -> ToolChoiceParam:
+    def _restrict_to_offered(self, choice: AllowedToolsParam) -> ToolChoiceParam:
         """TOOL-3: reduce the set to the offered tools. The policy withholds calls outside the set."""
         offered_choices: list[SpecificToolChoice] = []
         for index, named in enumerate(choice.tools):

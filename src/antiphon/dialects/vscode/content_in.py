@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, get_args
 from msgspec import UNSET, Raw
 
 from antiphon.dialects.common.tool_errors import ERROR_MARK
-from antiphon.dialects.vscode.wire import ChoicesIn, EditorPartKind, PartIn
+from antiphon.dialects.vscode.wire import ContentChoicesIn, EditorPartKind, PartIn
 from antiphon.errors import InvalidValue, MissingField
 from antiphon.protocol import codec
 from antiphon.protocol.content import InputFileParam, InputImageParam, InputText, ToolOutputContentParam
@@ -88,7 +88,7 @@ def binary_placeholder(mime_type: str) -> str:
 
 
 def user_data_to_hub(
-    part: PartIn, path: str, choices: ChoicesIn, losses: Losses
+    part: PartIn, path: str, choices: ContentChoicesIn, losses: Losses
 ) -> InputText | InputImageParam | InputFileParam:
     """A-3: translate data in a user or system message."""
     mime_type = str(part.mime_type)
@@ -119,7 +119,7 @@ def cache_marker(part: PartIn, path: str) -> Raw | None:
     return EPHEMERAL if kind == b"ephemeral" else None
 
 
-def result_to_hub(part: PartIn, path: str, choices: ChoicesIn, losses: Losses) -> FunctionCallOutputParam:
+def result_to_hub(part: PartIn, path: str, choices: ContentChoicesIn, losses: Losses) -> FunctionCallOutputParam:
     """Translate a result part into an item."""
     call_id = require_member(part.call_id, f"{path}.callId")
     content = require_member(part.content, f"{path}.content")
@@ -142,7 +142,7 @@ def prompt_tree_text(value: Any) -> str:
             return codec.encode(value).decode()
 
 
-def _member_to_hub(member: Any, path: str, choices: ChoicesIn, losses: Losses) -> str | InputImageParam:
+def _member_to_hub(member: Any, path: str, choices: ContentChoicesIn, losses: Losses) -> str | InputImageParam:
     match member:
         case str():
             return member
@@ -154,7 +154,9 @@ def _member_to_hub(member: Any, path: str, choices: ChoicesIn, losses: Losses) -
             return codec.encode(member).decode()
 
 
-def _result_data(mime_type: str, data: bytes, path: str, choices: ChoicesIn, losses: Losses) -> str | InputImageParam:
+def _result_data(
+    mime_type: str, data: bytes, path: str, choices: ContentChoicesIn, losses: Losses
+) -> str | InputImageParam:
     form = data_form(mime_type)
     if form in ("text", "json"):
         return decode_text(data, f"{path}.data", losses)

@@ -26,14 +26,14 @@ from antiphon.dialects.vscode.content_in import (
     result_to_hub,
     user_data_to_hub,
 )
-from antiphon.dialects.vscode.wire import ChoicesIn, MessageIn, PartIn
+from antiphon.dialects.vscode.wire import ContentChoicesIn, MessageIn, PartIn
 from antiphon.protocol import codec
 from antiphon.protocol.content import InputText, OutputTextParam, ReasoningText
 from antiphon.protocol.items import FunctionCallParam, ItemParam, MessageParam, MessageRole, ReasoningParam
 from antiphon.protocol.losses import Losses
 
 
-def history_to_hub(messages: list[MessageIn], choices: ChoicesIn, losses: Losses) -> InstructionsAndItems:
+def history_to_hub(messages: list[MessageIn], choices: ContentChoicesIn, losses: Losses) -> InstructionsAndItems:
     """A-6: the system prompt becomes `instructions`; later system messages keep their position."""
     prompts = system_prompts(messages, choices)
     split_items: list[ItemParam] = []
@@ -49,7 +49,7 @@ def history_to_hub(messages: list[MessageIn], choices: ChoicesIn, losses: Losses
     return InstructionsAndItems("\n\n".join(prompts) or UNSET, split_items)
 
 
-def system_prompts(messages: list[MessageIn], choices: ChoicesIn) -> list[str]:
+def system_prompts(messages: list[MessageIn], choices: ContentChoicesIn) -> list[str]:
     """Return the texts of the leading messages that are the system prompt, one for each message."""
     if any(message.role == SYSTEM for message in messages):
         return _leading_system_texts(messages)
@@ -79,7 +79,7 @@ def text_if_only_text(message: MessageIn) -> str | None:
 class _MessageSplitter:
     """Splits one message into items."""
 
-    def __init__(self, message: MessageIn, path: str, choices: ChoicesIn, losses: Losses) -> None:
+    def __init__(self, message: MessageIn, path: str, choices: ContentChoicesIn, losses: Losses) -> None:
         self._message = message
         self._path = path
         self._choices = choices

@@ -32,7 +32,7 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
         model=editor_request.model,
         instructions=conversation.instructions,
         input=conversation.items,
-        tools=_tools(options.tools, losses) if options.tools else UNSET,
+        tools=_tools_to_hub(options.tools, losses) if options.tools else UNSET,
         tool_choice=_tool_choice(options, losses),
         parallel_tool_calls=model_options.parallel_tool_calls,
         text=model_options.text,
@@ -51,12 +51,12 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
     return request, losses
 
 
-def _tools(tools: list[ToolIn], losses: Losses) -> list[ToolParam]:
+def _tools_to_hub(tools: list[ToolIn], losses: Losses) -> list[ToolParam]:
     """A-7: translate the tools to flat functions."""
-    return [_tool(tool, f"options.tools[{index}]", losses) for index, tool in enumerate(tools)]
+    return [_tool_to_hub(tool, f"options.tools[{index}]", losses) for index, tool in enumerate(tools)]
 
 
-def _tool(tool: ToolIn, path: str, losses: Losses) -> FunctionToolParam:
+def _tool_to_hub(tool: ToolIn, path: str, losses: Losses) -> FunctionToolParam:
     report_unknown_fields(tool, path, losses)
     return FunctionToolParam(
         name=tool.name,

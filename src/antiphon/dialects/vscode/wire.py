@@ -35,7 +35,7 @@ class PartIn(Shape, frozen=True, kw_only=True, rename="camel"):
     is_error: bool | None | UnsetType = UNSET
     mime_type: str | UnsetType = UNSET
     data: Any = UNSET
-    marshalled: Any = field(default=UNSET, name="$mid")
+    marshal_id: Any = field(default=UNSET, name="$mid")
     audience: Any = UNSET
 
 
@@ -75,7 +75,7 @@ class OptionsIn(Shape, frozen=True, kw_only=True, rename="camel"):
     request_initiator: Any = UNSET
 
 
-class ChoicesIn(Shape, frozen=True, kw_only=True, rename="camel"):
+class ContentChoicesIn(Shape, frozen=True, kw_only=True, rename="camel"):
     """How to read ambiguous content."""
 
     json: Literal["text", "file"] = "text"
@@ -89,7 +89,7 @@ class RequestIn(Shape, frozen=True, kw_only=True):
     messages: Annotated[list[MessageIn], Meta(min_length=1)]
     model: str | None | UnsetType = UNSET
     options: OptionsIn | None | UnsetType = UNSET
-    choices: ChoicesIn = ChoicesIn()
+    choices: ContentChoicesIn = ContentChoicesIn()
     stream: bool = True
 
 

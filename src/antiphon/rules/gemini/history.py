@@ -33,7 +33,13 @@ class Turn(Struct):
 
 
 def check_contents(
-    contents: list[Content] | None, report: Report, *, alternation: bool, last_word: bool, signed: bool, hint: str = ""
+    contents: list[Content] | None,
+    report: Report,
+    *,
+    must_alternate: bool,
+    must_end_with_user: bool,
+    needs_signatures: bool,
+    hint: str = "",
 ) -> None:
     # It says "* GenerateContentRequest.contents: contents is not specified"
     if not contents:
@@ -41,14 +47,14 @@ def check_contents(
         refuse(report, "missing_field", "contents", "contents is not specified", problem)
         return
     for index, content in enumerate(report.walk(contents)):
-        _check_content(content, f"contents[{index}]", report, alone=len(contents) == 1)
+        _check_content(content, f"contents[{index}]", report, is_only_content=len(contents) == 1)
     turns = _join_turns(contents)
     unanswered_calls = _check_calls(turns, report)
-    _check_order(contents, report, alternation=alternation, last_word=last_word)
+    _check_order(contents, report, must_alternate=must_alternate, must_end_with_user=must_end_with_user)
     for path, call in unanswered_calls:
         _report_unanswered(path, call, report)
-    if signed:
-        _check_signed(turns, report)
+    if needs_signatures:
+        _check_signatures(turns, report)
 
 
 def is_user(content: Content) -> bool:
@@ -60,11 +66,11 @@ def is_function_name(name: str) -> bool:
     return NAME.fullmatch(name) is not None
 
 
-def _check_content(content: Content, path: str, report: Report, *, alone: bool) -> None:
+def _check_content(content: Content, path: str, report: Report, *, is_only_content: bool) -> None:
     role = content.get("role")
     # It says "Please use a valid role: user, model."; `function` is an older name for the user with results, and a
     # single content needs no role at all.
-    if role not in ROLES and not (alone and role is None):
+    if role not in ROLES and not (is_only_content and role is None):
         flaw, settings = describe_role(role, ROLES), SYSTEM if role == "system" else ()
         message = "Please use a valid role: user, model."
         report.add(flaw.rule, f"{path}.role", message, flaw.problem, settings=settings)
@@ -73,10 +79,10 @@ def _check_content(content: Content, path: str, report: Report, *, alone: bool) 
         problem = "a content has at least one part"
         refuse(report, "missing_field", f"{path}.parts", "contents.parts must not be empty.", problem)
     for index, part in enumerate(report.walk(content.get("parts", ()))):
-        _check_part(part, f"{path}.parts[{index}]", report, by_model=role == "model")
+        _check_part(part, f"{path}.parts[{index}]", report, is_by_model=role == "model")
 
 
-def _check_part(part: dict[str, Any], path: str, report: Report, *, by_model: bool) -> None:
+def _check_part(part: dict[str, Any], path: str, report: Report, *, is_by_model: bool) -> None:
     data = [name for name in part if name in DATA]
     # It says "Invalid value (oneof), oneof field 'data' is already set. Cannot set 'text'"
     if len(data) > 1:
@@ -85,7 +91,7 @@ def _check_part(part: dict[str, Any], path: str, report: Report, *, by_model: bo
     # It says "data: required oneof field 'data' must have one initialized field", and other versions "must include at
     # least one parts field" for an empty text; but the model's output comes back as it was, and its stream ends in an
     # empty text.
-    if not data or (part.get("text") == "" and not by_model):
+    if not data or (part.get("text") == "" and not is_by_model):
         server_text = "required oneof field 'data' must have one initialized field"
         problem = "a part has one of text (not empty), inlineData, fileData, functionCall, functionResponse"
         refuse(report, "missing_field", f"{path}.data", server_text, problem, exact_path=path)
@@ -213,22 +219,22 @@ def _report_unanswered(path: str, call: dict[str, Any], report: Report) -> None:
     report.add("unanswered_call", path, NUMBER, problem)
 
 
-def _check_order(contents: list[Content], report: Report, *, alternation: bool, last_word: bool) -> None:
+def _check_order(contents: list[Content], report: Report, *, must_alternate: bool, must_end_with_user: bool) -> None:
     for index, (before, content) in enumerate(pairwise(contents), 1):
         # It says "Please ensure that multiturn requests alternate between user and model.": the first generation
-        if alternation and is_user(before) == is_user(content):
+        if must_alternate and is_user(before) == is_user(content):
             message = "Please ensure that multiturn requests alternate between user and model."
             report.add("order", f"contents[{index}]", message, is_certain=False)
     # It says "Please ensure that single turn requests end with a user role or the role field is empty.", and of
     # multiturn requests that they must end "with a user role or a function response".
-    if last_word and not is_user(contents[-1]):
+    if must_end_with_user and not is_user(contents[-1]):
         message = "Please ensure that requests end with a user role or a function response."
         problem = "the last content is the model's; many servers require one of the user, or the result of a call"
         settings = ("wire.ends_with_model = false",)
         report.add("order", f"contents[{len(contents) - 1}]", message, problem, is_certain=False, settings=settings)
 
 
-def _check_signed(turns: list[Turn], report: Report) -> None:
+def _check_signatures(turns: list[Turn], report: Report) -> None:
     """The turn in progress begins with the user's last text; in each of its steps the first call has a signature."""
     starts = [index for index, turn in enumerate(turns) if turn.is_user and _has_text(turn)]
     start = starts[-1] if starts else 0

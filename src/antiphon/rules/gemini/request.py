@@ -57,9 +57,9 @@ def check_request(request: dict[str, Any], report: Report, options: GeminiOption
     check_contents(
         request.get("contents"),
         report,
-        alternation=options.alternation,
-        last_word=options.last_word,
-        signed=signs_calls(model, options),
+        must_alternate=options.alternation,
+        must_end_with_user=options.last_word,
+        needs_signatures=signs_calls(model, options),
         hint=hint,
     )
     _check_instruction(request.get("systemInstruction"), report)

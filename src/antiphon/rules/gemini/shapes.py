@@ -18,25 +18,25 @@ from antiphon.rules.report import Report, Rule, as_json
 from antiphon.rules.tool_forms import describe_form, form_of
 
 
-class Many(Struct, frozen=True):
+class ListOf(Struct, frozen=True):
     """A list of these."""
 
     member_kind: str
 
 
-class Named(Struct, frozen=True):
+class MapOf(Struct, frozen=True):
     """An object whose names are the user's own, with these as values."""
 
     member_kind: str
 
 
-class Words(Struct, frozen=True):
+class OneOf(Struct, frozen=True):
     """One of these words, in capitals or not."""
 
     allowed: tuple[str, ...]
 
 
-Kind = str | Many | Named | Words
+Kind = str | ListOf | MapOf | OneOf
 Shapes = Mapping[str, Mapping[str, Kind]]
 
 
@@ -50,7 +50,7 @@ class Message(Struct, frozen=True):
 def read_message(value: Any, shape: str, shapes: Shapes, report: Report) -> Message:
     """Read a value. The `param` of a violation is the field that servers name."""
     reader = _Reader(shapes, report)
-    return Message(reader.value(value, shape, ""), reader.is_well_typed)
+    return Message(reader.read_value(value, shape, ""), reader.is_well_typed)
 
 
 def from_base64(text: str) -> bytes | None:
@@ -67,18 +67,20 @@ class _Reader:
         self._shapes = shapes
         self._report = report
 
-    def value(self, value: Any, kind: Kind, path: str) -> Any:
-        if isinstance(kind, Many):
+    def read_value(self, value: Any, kind: Kind, path: str) -> Any:
+        if isinstance(kind, ListOf):
             members = self._report.walk(value if isinstance(value, list) else [value])
-            return [self.value(member, kind.member_kind, f"{path}[{index}]") for index, member in enumerate(members)]
-        if isinstance(kind, Named):
+            return [
+                self.read_value(member, kind.member_kind, f"{path}[{index}]") for index, member in enumerate(members)
+            ]
+        if isinstance(kind, MapOf):
             if not isinstance(value, dict):
                 return self._report_wrong_type(value, path, "an object")
             return {
-                name: self.value(member, kind.member_kind, f"{path}[{index}].value")
+                name: self.read_value(member, kind.member_kind, f"{path}[{index}].value")
                 for index, (name, member) in enumerate(self._report.walk(value.items()))
             }
-        if isinstance(kind, Words):
+        if isinstance(kind, OneOf):
             word = value.upper() if isinstance(value, str) else None
             return word if word in kind.allowed else self._report_wrong_type(value, path, "TYPE_ENUM", kind.allowed)
         if kind in self._shapes:
@@ -97,10 +99,10 @@ class _Reader:
             inner = f"{path}.{to_snake_case(field)}" if path else to_snake_case(field)
             if field not in fields:
                 self._report_unknown_field(name, path, value, shape)
-            elif isinstance(member, list) and not isinstance(fields[field], Many) and fields[field] != "any":
-                self._report_repeated_field(name, path, inner, shape)
+            elif isinstance(member, list) and not isinstance(fields[field], ListOf) and fields[field] != "any":
+                self._report_unexpected_list(name, path, inner, shape)
             elif member is not None:
-                read[field] = self.value(member, fields[field], inner)
+                read[field] = self.read_value(member, fields[field], inner)
         return read
 
     def _read_scalar(self, value: Any, kind: str, path: str) -> Any:
@@ -144,14 +146,14 @@ class _Reader:
             problem = "content is a list under `parts`, each text as `text`"
         elif shape == "tool" and form_of(value) not in (None, "declarations"):
             rule, exact_path, problem = "tool_form", path, describe_form(form_of(value), "declarations")
-        message = f'Invalid JSON payload received. Unknown name "{name}"{_at(path)}: Cannot find field.'
+        message = f'Invalid JSON payload received. Unknown name "{name}"{_location_phrase(path)}: Cannot find field.'
         self._report.add(rule, exact_path, message, problem, param=path, settings=settings)
 
-    def _report_repeated_field(self, name: str, path: str, exact_path: str, shape: str) -> None:
+    def _report_unexpected_list(self, name: str, path: str, exact_path: str, shape: str) -> None:
         # It says "… Proto field is not repeating, cannot start list.", above all where a type is a list of types.
         self.is_well_typed = False
         reason = "Proto field is not repeating, cannot start list."
-        message = f'Invalid JSON payload received. Unknown name "{name}"{_at(path)}: {reason}'
+        message = f'Invalid JSON payload received. Unknown name "{name}"{_location_phrase(path)}: {reason}'
         rule: Rule = "schema" if shape == "schema" else "value"
         settings = OPENAPI if shape == "schema" else ()
         self._report.add(rule, exact_path, message, f"`{name}` is one value, not a list", param=path, settings=settings)
@@ -177,7 +179,7 @@ def to_snake_case(name: str) -> str:
     return CAPITAL.sub(lambda match: f"_{match[0].lower()}", name)
 
 
-def _at(path: str) -> str:
+def _location_phrase(path: str) -> str:
     return f" at '{path}'" if path else ""
 
 
@@ -195,26 +197,26 @@ WHOLE: Final = re.compile(r"-?[0-9]{1,19}")
 BASE64: Final = re.compile(r"[A-Za-z0-9+/_-]*={0,2}")
 URLSAFE: Final = str.maketrans("+/", "-_")
 
-TYPES: Final = Words(("TYPE_UNSPECIFIED", "STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL"))
-LEVELS: Final = Words(("THINKING_LEVEL_UNSPECIFIED", "MINIMAL", "LOW", "MEDIUM", "HIGH"))
-MODES: Final = Words(("MODE_UNSPECIFIED", "AUTO", "ANY", "NONE", "VALIDATED"))
+TYPES: Final = OneOf(("TYPE_UNSPECIFIED", "STRING", "NUMBER", "INTEGER", "BOOLEAN", "ARRAY", "OBJECT", "NULL"))
+LEVELS: Final = OneOf(("THINKING_LEVEL_UNSPECIFIED", "MINIMAL", "LOW", "MEDIUM", "HIGH"))
+MODES: Final = OneOf(("MODE_UNSPECIFIED", "AUTO", "ANY", "NONE", "VALIDATED"))
 
 SHAPES: Final[Shapes] = {
     "request": {
         "model": "string",
-        "contents": Many("content"),
+        "contents": ListOf("content"),
         "systemInstruction": "content",
-        "tools": Many("tool"),
+        "tools": ListOf("tool"),
         "toolConfig": "toolConfig",
-        "safetySettings": Many("safetySetting"),
+        "safetySettings": ListOf("safetySetting"),
         "generationConfig": "generationConfig",
         "cachedContent": "string",
         "labels": "object",
         "serviceTier": "string",
         "store": "boolean",
     },
-    "countTokens": {"contents": Many("content"), "generateContentRequest": "request"},
-    "content": {"role": "string", "parts": Many("part")},
+    "countTokens": {"contents": ListOf("content"), "generateContentRequest": "request"},
+    "content": {"role": "string", "parts": ListOf("part")},
     "part": {
         "text": "string",
         "inlineData": "blob",
@@ -238,13 +240,13 @@ SHAPES: Final[Shapes] = {
         "id": "string",
         "name": "string",
         "response": "object",
-        "parts": Many("functionResponsePart"),
+        "parts": ListOf("functionResponsePart"),
         "willContinue": "boolean",
         "scheduling": "string",
     },
     "functionResponsePart": {"inlineData": "blob"},
     "tool": {
-        "functionDeclarations": Many("functionDeclaration"),
+        "functionDeclarations": ListOf("functionDeclaration"),
         "googleSearch": "object",
         "googleSearchRetrieval": "object",
         "googleMaps": "object",
@@ -252,7 +254,7 @@ SHAPES: Final[Shapes] = {
         "urlContext": "object",
         "fileSearch": "object",
         "computerUse": "object",
-        "mcpServers": Many("any"),
+        "mcpServers": ListOf("any"),
     },
     "functionDeclaration": {
         "name": "string",
@@ -269,13 +271,13 @@ SHAPES: Final[Shapes] = {
         "title": "string",
         "description": "string",
         "nullable": "boolean",
-        "enum": Many("string"),
+        "enum": ListOf("string"),
         "items": "schema",
         "maxItems": "integer",
         "minItems": "integer",
-        "properties": Named("schema"),
-        "required": Many("string"),
-        "propertyOrdering": Many("string"),
+        "properties": MapOf("schema"),
+        "required": ListOf("string"),
+        "propertyOrdering": ListOf("string"),
         "minProperties": "integer",
         "maxProperties": "integer",
         "minimum": "number",
@@ -285,14 +287,14 @@ SHAPES: Final[Shapes] = {
         "pattern": "string",
         "example": "any",
         "default": "any",
-        "anyOf": Many("schema"),
+        "anyOf": ListOf("schema"),
     },
     "toolConfig": {
         "functionCallingConfig": "functionCallingConfig",
         "retrievalConfig": "object",
         "includeServerSideToolInvocations": "boolean",
     },
-    "functionCallingConfig": {"mode": MODES, "allowedFunctionNames": Many("string")},
+    "functionCallingConfig": {"mode": MODES, "allowedFunctionNames": ListOf("string")},
     "safetySetting": {"category": "string", "threshold": "string"},
     "generationConfig": {
         "temperature": "number",
@@ -300,7 +302,7 @@ SHAPES: Final[Shapes] = {
         "topK": "integer",
         "candidateCount": "integer",
         "maxOutputTokens": "integer",
-        "stopSequences": Many("string"),
+        "stopSequences": ListOf("string"),
         "seed": "integer",
         "presencePenalty": "number",
         "frequencyPenalty": "number",
@@ -309,7 +311,7 @@ SHAPES: Final[Shapes] = {
         "responseMimeType": "string",
         "responseSchema": "schema",
         "responseJsonSchema": "any",
-        "responseModalities": Many("string"),
+        "responseModalities": ListOf("string"),
         "thinkingConfig": "thinkingConfig",
         "speechConfig": "object",
         "imageConfig": "object",

@@ -24,31 +24,37 @@ class Turn(Struct):
     content: Any
     blocks: list[tuple[str, dict[str, Any]]]
     #: Whether all of its blocks are well formed.
-    is_whole: bool = True
+    has_only_valid_blocks: bool = True
 
     def blocks_of_type(self, kind: str) -> list[tuple[str, dict[str, Any]]]:
         return [(path, block) for path, block in self.blocks if block["type"] == kind]
 
 
 def check_history(
-    messages: Any, thinking: str, report: Report, *, alternating: bool, system_messages: bool, hint: str = ""
+    messages: Any,
+    thinking_type: str,
+    report: Report,
+    *,
+    must_alternate: bool,
+    allows_system_messages: bool,
+    hint: str = "",
 ) -> list[Turn]:
-    """Check a conversation; return its turns. `thinking` is the type of the request's setting, such as `enabled`."""
+    """Check a conversation; return its turns. `thinking_type` is the type in the field `thinking`."""
     # "messages: at least one message is required".
     if not isinstance(messages, list) or not messages:
         problem = f"`messages` is a list of at least one message{hint}"
         refuse(report, "missing_field", "messages", "at least one message is required, in a list", problem)
         return []
-    turns = _check_roles(messages, report, system_messages=system_messages)
-    _check_order(turns, report, alternating=alternating)
+    turns = _check_roles(messages, report, allows_system_messages=allows_system_messages)
+    _check_order(turns, report, must_alternate=must_alternate)
     for turn in turns:
         _check_content(turn, report, is_last=turn is turns[-1])
     _check_calls(turns, report)
     _check_final_thoughts(turns, report)
-    if thinking == "enabled":
-        _check_loop(turns, report)
+    if thinking_type == "enabled":
+        _check_tool_loop_start(turns, report)
     if turns and turns[-1].role == "assistant":
-        _check_prefill(turns[-1], thinking, report)
+        _check_prefill(turns[-1], thinking_type, report)
     return turns
 
 
@@ -64,9 +70,9 @@ def blocks_of(message: dict[str, Any]) -> list[dict[str, Any]]:
 # Roles.
 
 
-def _check_roles(messages: list[Any], report: Report, *, system_messages: bool) -> list[Turn]:
+def _check_roles(messages: list[Any], report: Report, *, allows_system_messages: bool) -> list[Turn]:
     """Return the messages that have a role and content."""
-    roles = ("user", "assistant", "system") if system_messages else ("user", "assistant")
+    roles = ("user", "assistant", "system") if allows_system_messages else ("user", "assistant")
     turns: list[Turn] = []
     for index, message in enumerate(report.walk(messages)):
         path = f"messages.{index}"
@@ -89,7 +95,7 @@ def _check_roles(messages: list[Any], report: Report, *, system_messages: bool) 
     return turns
 
 
-def _check_order(turns: list[Turn], report: Report, *, alternating: bool) -> None:
+def _check_order(turns: list[Turn], report: Report, *, must_alternate: bool) -> None:
     # "messages: first message must use the "user" role".
     if turns and turns[0].role != "user":
         message = 'messages: first message must use the "user" role'
@@ -97,7 +103,7 @@ def _check_order(turns: list[Turn], report: Report, *, alternating: bool) -> Non
     # "roles must alternate between "user" and "assistant", but found multiple "user" roles in a row": the maker of this
     # API has come to merge such turns, those who serve its models elsewhere have not.
     for before, after in pairwise(turn for turn in turns if turn.role != "system"):
-        if alternating and before.role == after.role:
+        if must_alternate and before.role == after.role:
             message = (
                 'messages: roles must alternate between "user" and "assistant", but found multiple '
                 f'"{after.role}" roles in a row'
@@ -125,7 +131,7 @@ def _check_content(turn: Turn, report: Report, *, is_last: bool) -> None:
     if not isinstance(content, str | list):
         problem = f"{as_json(content)} is neither a string nor a list"
         refuse(report, "value", f"{path}.content", "Input should be a valid string or list", problem)
-        turn.is_whole = False
+        turn.has_only_valid_blocks = False
         return
     # "all messages must have non-empty content except for the optional final assistant message".
     if not content and not (is_last and turn.role == "assistant"):
@@ -138,18 +144,18 @@ def _check_content(turn: Turn, report: Report, *, is_last: bool) -> None:
         if check_block(block, exact_path, BLOCKS_OF_ROLE[turn.role], report):
             turn.blocks.append((exact_path, block))
         else:
-            turn.is_whole = False
+            turn.has_only_valid_blocks = False
 
 
-def _check_prefill(turn: Turn, thinking: str, report: Report) -> None:
+def _check_prefill(turn: Turn, thinking_type: str, report: Report) -> None:
     # A turn that is already begun cannot be thought about: prefilling is refused where thinking is on.
-    if thinking in THINKING:
+    if thinking_type in THINKING:
         message = "messages: the conversation cannot end with an assistant message when `thinking` is enabled"
         problem = "with thinking, the last message is not the assistant's"
         report.add("combination", turn.path, message, problem)
     # "final assistant content cannot end with trailing whitespace".
     path, last = turn.blocks[-1] if turn.blocks else ("", {"type": ""})
-    if turn.is_whole and last["type"] == "text" and last["text"] != last["text"].rstrip():
+    if turn.has_only_valid_blocks and last["type"] == "text" and last["text"] != last["text"].rstrip():
         message = "messages: final assistant content cannot end with trailing whitespace"
         report.add("value", path, message, "the last message of the assistant ends with white space")
 
@@ -159,24 +165,24 @@ def _check_prefill(turn: Turn, thinking: str, report: Report) -> None:
 
 def _check_calls(turns: list[Turn], report: Report) -> None:
     unanswered_calls: dict[str, str] = {}
-    caller = ""
+    caller_path = ""
     ids: set[str] = set()
     for turn in turns:
         if turn.role == "user":
-            _check_results(turn, unanswered_calls, caller, report)
+            _check_results(turn, unanswered_calls, caller_path, report)
             unanswered_calls = {}
         elif turn.role == "assistant":
-            _report_unanswered(unanswered_calls, caller, report)
-            caller, unanswered_calls = turn.path, {}
+            _report_unanswered(unanswered_calls, caller_path, report)
+            caller_path, unanswered_calls = turn.path, {}
             _check_calls_last(turn, report)
             for path, block in turn.blocks_of_type("tool_use"):
                 # "`tool_use` ids must be unique", in one turn and over the whole conversation.
                 if block["id"] in ids:
                     problem = f"another call already has the id {as_json(block['id'])}"
-                    refuse(report, "value", caller, "`tool_use` ids must be unique", problem, exact_path=path)
+                    refuse(report, "value", caller_path, "`tool_use` ids must be unique", problem, exact_path=path)
                 ids.add(block["id"])
                 unanswered_calls[block["id"]] = path
-    _report_unanswered(unanswered_calls, caller, report)
+    _report_unanswered(unanswered_calls, caller_path, report)
 
 
 def _check_calls_last(turn: Turn, report: Report) -> None:
@@ -187,7 +193,7 @@ def _check_calls_last(turn: Turn, report: Report) -> None:
             _report_unanswered({before["id"]: path}, turn.path, report)
 
 
-def _check_results(turn: Turn, unanswered_calls: dict[str, str], caller: str, report: Report) -> None:
+def _check_results(turn: Turn, unanswered_calls: dict[str, str], caller_path: str, report: Report) -> None:
     answered: set[str] = set()
     for path, block in turn.blocks_of_type("tool_result"):
         id = block["tool_use_id"]
@@ -207,10 +213,10 @@ def _check_results(turn: Turn, unanswered_calls: dict[str, str], caller: str, re
     # Results come first in their message: one that stands after text counts as none.
     results = takewhile(lambda entry: entry[1]["type"] == "tool_result", turn.blocks)
     first = {block["tool_use_id"] for _, block in results}
-    _report_unanswered({id: path for id, path in unanswered_calls.items() if id not in first}, caller, report)
+    _report_unanswered({id: path for id, path in unanswered_calls.items() if id not in first}, caller_path, report)
 
 
-def _report_unanswered(unanswered_calls: dict[str, str], caller: str, report: Report) -> None:
+def _report_unanswered(unanswered_calls: dict[str, str], caller_path: str, report: Report) -> None:
     # "`tool_use` ids were found without `tool_result` blocks immediately after": all results, in the one message that
     # follows.
     server_text = (
@@ -219,7 +225,7 @@ def _report_unanswered(unanswered_calls: dict[str, str], caller: str, report: Re
     )
     for id, path in unanswered_calls.items():
         problem = f"the message right after it does not begin with a `tool_result` for the call {as_json(id)}"
-        refuse(report, "unanswered_call", caller, server_text, problem, exact_path=path)
+        refuse(report, "unanswered_call", caller_path, server_text, problem, exact_path=path)
 
 
 # Thoughts.
@@ -228,18 +234,18 @@ def _report_unanswered(unanswered_calls: dict[str, str], caller: str, report: Re
 def _check_final_thoughts(turns: list[Turn], report: Report) -> None:
     for turn in turns:
         # "The final block in an assistant message cannot be `thinking`": thoughts lead to something.
-        if turn.is_whole and turn.blocks and turn.blocks[-1][1]["type"] == "thinking":
+        if turn.has_only_valid_blocks and turn.blocks and turn.blocks[-1][1]["type"] == "thinking":
             server_text = "The final block in an assistant message cannot be `thinking`."
             refuse(report, "reasoning", turn.path, server_text, exact_path=turn.blocks[-1][0])
 
 
-def _check_loop(turns: list[Turn], report: Report) -> None:
+def _check_tool_loop_start(turns: list[Turn], report: Report) -> None:
     """Within a loop of tools, the turn that began it starts with thoughts."""
     starts = [
         index for index, turn in enumerate(turns) if turn.role == "user" and not turn.blocks_of_type("tool_result")
     ]
     loop = [turn for turn in turns[starts[-1] if starts else 0 :] if turn.role == "assistant"]
-    if not loop or not loop[0].is_whole:
+    if not loop or not loop[0].has_only_valid_blocks:
         return
     turn = loop[0]
     kind = type_of(turn.blocks[0][1]) if turn.blocks else ""

@@ -71,8 +71,8 @@ def check(
         body.get("messages"),
         type_of(body.get("thinking")),
         report,
-        alternating=options.alternating,
-        system_messages=options.system_messages,
+        must_alternate=options.alternating,
+        allows_system_messages=options.system_messages,
         hint="; `input` is the field of the responses dialect" if "input" in body else "",
     )
     _check_cache(body, system, turns, report)

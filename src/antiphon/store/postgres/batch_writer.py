@@ -35,7 +35,7 @@ class BatchWriter(Generic[E, T]):
 
     def __init__(self, write: Callable[[Sequence[E]], Awaitable[Sequence[T]]]) -> None:
         """`write` returns the result of each entry. It raises errors of PostgreSQL unchanged."""
-        self._write = write
+        self._write_entries = write
         self._queue: deque[_QueuedEntry[E, T]] = deque()
         self._task: asyncio.Task[None] | None = None
 
@@ -47,7 +47,7 @@ class BatchWriter(Generic[E, T]):
             self._task = asyncio.create_task(self._drain_queue())
         return await future
 
-    async def drain(self) -> None:
+    async def wait_until_written(self) -> None:
         """Waits until all entries are written."""
         if self._task is not None:
             await asyncio.wait([self._task])
@@ -68,7 +68,7 @@ class BatchWriter(Generic[E, T]):
 
     async def _write_batch(self, batch: list[_QueuedEntry[E, T]]) -> None:
         try:
-            outcomes = await self._write([queued.entry for queued in batch])
+            outcomes = await self._write_entries([queued.entry for queued in batch])
         except FAILURES as error:
             if len(batch) > 1 and isinstance(error, ENTRY_ERRORS):
                 for queued in batch:

@@ -49,7 +49,7 @@ class PostgresConversations:
         entries = [ConversationEntry(id=id.decode(), item=item) for id, item in rows if id is not None]
         return EntryPage(entries=entries[:limit], has_more=len(entries) > limit)
 
-    async def all_entries(self, owner: str, id: str, limit: int, *, drops_oldest: bool) -> Excerpt | None:
+    async def read_all_entries(self, owner: str, id: str, limit: int, *, drops_oldest: bool) -> Excerpt | None:
         for size, omitted_count, items in await self._connections.fetch(
             SELECT_ALL_ENTRIES, owner.encode(), id.encode(), limit, drops_oldest
         ):
@@ -64,8 +64,8 @@ class PostgresConversations:
     async def delete_entry(self, owner: str, id: str, item_id: str) -> bool:
         return bool(await self._connections.fetch(DELETE_ENTRY, owner.encode(), id.encode(), index_key(item_id)))
 
-    async def prune_conversations(self, *, before: int, batch_size: int = 100) -> int:
-        return len(await self._connections.fetch(PRUNE_CONVERSATIONS, before, batch_size))
+    async def prune_conversations(self, *, changed_before: int, batch_size: int = 100) -> int:
+        return len(await self._connections.fetch(PRUNE_CONVERSATIONS, changed_before, batch_size))
 
 
 def entry_columns(entries: Sequence[ConversationEntry]) -> tuple[list[bytes], list[bytes], list[bytes]]:

@@ -137,9 +137,9 @@ class PostgresStore(PostgresWork, PostgresConversations, PostgresUsage):
 
     async def close(self) -> None:
         await self._listener.stop()
-        await self._save_writer.drain()
-        await self._enqueue_writer.drain()
-        await self._append_writer.drain()
+        await self._save_writer.wait_until_written()
+        await self._enqueue_writer.wait_until_written()
+        await self._append_writer.wait_until_written()
         await self._connections.close()
 
     async def _write_saves(self, saves: Sequence[SaveResponse]) -> list[None]:

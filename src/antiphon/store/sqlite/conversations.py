@@ -57,7 +57,7 @@ class SqliteConversations:
             partial(_select_page, owner=owner.encode(), id=id.encode(), after=after_id, order=order, limit=limit)
         )
 
-    async def all_entries(self, owner: str, id: str, limit: int, *, drops_oldest: bool) -> Excerpt | None:
+    async def read_all_entries(self, owner: str, id: str, limit: int, *, drops_oldest: bool) -> Excerpt | None:
         query = partial(
             _select_all_entries, owner=owner.encode(), id=id.encode(), limit=limit, drops_oldest=drops_oldest
         )
@@ -74,9 +74,9 @@ class SqliteConversations:
             partial(_delete_rows, statement=DELETE_ENTRY, bindings=bindings), is_deletion=True
         )
 
-    async def prune_conversations(self, *, before: int, batch_size: int = 100) -> int:
+    async def prune_conversations(self, *, changed_before: int, batch_size: int = 100) -> int:
         return await self._writer.run_write(
-            partial(_prune_conversations, before=before, batch_size=batch_size), is_deletion=True
+            partial(_prune_conversations, changed_before=changed_before, batch_size=batch_size), is_deletion=True
         )
 
 
@@ -107,8 +107,8 @@ def _insert_entries(cursor: apsw.Cursor, seq: int, entries: Sequence[Conversatio
     insert_rows(cursor, REPLACE_ENTRIES, "(?, ?, ?)", rows)
 
 
-def _prune_conversations(cursor: apsw.Cursor, before: int, batch_size: int) -> int:
-    return len(fetch(cursor, PRUNE_CONVERSATIONS, before, batch_size))
+def _prune_conversations(cursor: apsw.Cursor, changed_before: int, batch_size: int) -> int:
+    return len(fetch(cursor, PRUNE_CONVERSATIONS, changed_before, batch_size))
 
 
 def _delete_rows(cursor: apsw.Cursor, statement: str, bindings: tuple[bytes, ...]) -> bool:

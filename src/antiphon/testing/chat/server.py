@@ -76,7 +76,7 @@ class ChatBehavior:
     def __init__(self, limits: ServerLimits = ServerLimits(), reasoning_field: str = "reasoning_content") -> None:  # noqa: B008
         self._limits = limits
         self._reasoning_field = reasoning_field
-        self._numbers = itertools.count(1)
+        self._response_numbers = itertools.count(1)
 
     def answer_other_path(self, request: ReceivedRequest) -> PlainReply | None:
         return answer_other_path(request, "/v1/chat/completions", list(self._limits.models or ("mock-1",)))
@@ -106,7 +106,7 @@ class ChatBehavior:
         return msgspec.json.encode(completion if "usage" in turn.omit else {**completion, "usage": _usage(turn, body)})
 
     def _make_head(self, kind: str, request: ReceivedRequest) -> dict[str, Any]:
-        id = f"chatcmpl-{next(self._numbers)}"
+        id = f"chatcmpl-{next(self._response_numbers)}"
         return {"id": id, "object": kind, "created": int(time.time()), "model": request.json.get("model", "mock-1")}
 
 

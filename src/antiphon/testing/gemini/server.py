@@ -95,7 +95,7 @@ class GeminiBehavior:
         self._usage_in: UsageIn = usage_in
         self._one_frame = one_frame
         self._signatures = Signatures(secret)
-        self._numbers = itertools.count(1)
+        self._response_numbers = itertools.count(1)
 
     def answer_other_path(self, request: ReceivedRequest) -> PlainReply | None:
         call = parse_model_call(request)
@@ -133,17 +133,17 @@ class GeminiBehavior:
         return _model_call(request).is_stream
 
     def render_stream(self, turn: ScriptedTurn, request: ReceivedRequest) -> list[Step]:
-        renderer = self._renderer(turn, request)
+        renderer = self._make_renderer(turn, request)
         steps = renderer.render_one_frame() if self._one_frame else renderer.render_frames(self._usage_in)
         return _as_array(steps) if _model_call(request).is_array_stream else _as_events(steps)
 
     def render_body(self, turn: ScriptedTurn, request: ReceivedRequest) -> bytes:
-        return msgspec.json.encode(self._renderer(turn, request).render_answer())
+        return msgspec.json.encode(self._make_renderer(turn, request).render_answer())
 
-    def _renderer(self, turn: ScriptedTurn, request: ReceivedRequest) -> TurnRenderer:
+    def _make_renderer(self, turn: ScriptedTurn, request: ReceivedRequest) -> TurnRenderer:
         model = _model_call(request).model
         must_sign = signs_calls(model, self._limits)
-        head = {"modelVersion": model, "responseId": f"resp-{next(self._numbers)}"}
+        head = {"modelVersion": model, "responseId": f"resp-{next(self._response_numbers)}"}
         return TurnRenderer(
             turn, _body(request), head, self._signatures, must_sign=must_sign, gives_ids=self._gives_ids
         )

@@ -90,7 +90,7 @@ class MessagesBehavior:
         self.thoughts = IssuedThoughts()
         self._limits = limits
         self._habits = habits
-        self._numbers = itertools.count(1)
+        self._response_numbers = itertools.count(1)
 
     def answer_other_path(self, request: ReceivedRequest) -> PlainReply | None:
         path = request.path.partition("?")[0]
@@ -125,17 +125,17 @@ class MessagesBehavior:
         return bool(request.json.get("stream"))
 
     def render_stream(self, turn: ScriptedTurn, request: ReceivedRequest) -> list[Step]:
-        steps = self._renderer(turn, request, self._habits).render()
+        steps = self._make_renderer(turn, request, self._habits).render()
         return [_frame(step) if isinstance(step, dict) else step for step in steps]
 
     def render_body(self, turn: ScriptedTurn, request: ReceivedRequest) -> bytes:
         if _stop_reason(turn) == "error":
             return messages_error(500).body
-        events = [step for step in self._renderer(turn, request, ()).render() if isinstance(step, dict)]
+        events = [step for step in self._make_renderer(turn, request, ()).render() if isinstance(step, dict)]
         return msgspec.json.encode(_fold_events(events))
 
-    def _renderer(self, turn: ScriptedTurn, request: ReceivedRequest, habits: Collection[Habit]) -> _TurnRenderer:
-        return _TurnRenderer(turn, request.json, f"msg_{next(self._numbers)}", self.thoughts, habits)
+    def _make_renderer(self, turn: ScriptedTurn, request: ReceivedRequest, habits: Collection[Habit]) -> _TurnRenderer:
+        return _TurnRenderer(turn, request.json, f"msg_{next(self._response_numbers)}", self.thoughts, habits)
 
 
 class _TurnRenderer:
