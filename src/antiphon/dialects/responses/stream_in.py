@@ -122,7 +122,8 @@ class EventsToHub:
         return self._take_events()
 
     def limit_output(self, limits: OutputLimits) -> None:
-        """Limit the output. A frame above them raises `OutputLimitExceeded`; `end_incomplete` then ends the response."""
+        """Limit the output. A frame above the limits raises `OutputLimitExceeded`; `end_incomplete` then ends the
+        response."""
         self._normalizer.writer.limits = limits
 
     def end_incomplete(self, reason: str) -> list[StreamEvent]:

@@ -39,7 +39,7 @@ def check_history(
     allows_system_messages: bool,
     hint: str = "",
 ) -> list[Turn]:
-    """Check a conversation; return its turns. `thinking_type` is the type in the field `thinking`."""
+    """Check a conversation; return its turns. `thinking_type` is the type of `thinking`, such as `enabled`."""
     # "messages: at least one message is required".
     if not isinstance(messages, list) or not messages:
         problem = f"`messages` is a list of at least one message{hint}"
