@@ -16,13 +16,14 @@ from tests.generate.events import counting_stamps, responses
 from antiphon.dialects.gemini import EventsToHub, response_from_hub, response_to_hub
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.content import LogProb
-from antiphon.protocol.fold import fold_events, replay_response
+from antiphon.protocol.fold import fold_events as fold
+from antiphon.protocol.fold import replay_response as replay
 from antiphon.protocol.items import Message, Reasoning, UnknownItem
 from antiphon.protocol.response import Response, make_initial_response
 
 
 def candidate_of(life: RecordingWriter) -> Any:
-    body, _ = response_from_hub(fold_events(life.collector.events), REQUEST)
+    body, _ = response_from_hub(fold(life.collector.events), REQUEST)
     return json.loads(body)["candidates"][0]
 
 
@@ -42,10 +43,10 @@ def test_whole_answer_equals_its_stream(response: Response) -> None:
     whole, _ = response_to_hub(
         body, REQUEST, make_initial_response(REQUEST, id="resp_2", created_at=1), counting_stamps()
     )
-    stream = stream_to_client(replay_response(response))
+    stream = stream_to_client(replay(response))
     to_hub = EventsToHub(REQUEST, make_initial_response(REQUEST, id="resp_2", created_at=1), counting_stamps())
     events = [event for frame in frames_of(stream.data) for event in to_hub.feed(frame)] + to_hub.finish()
-    assert output_of(whole) == output_of(fold_events(events))
+    assert output_of(whole) == output_of(fold(events))
     assert list(losses) == list(stream.from_hub.losses)
 
 
@@ -67,7 +68,7 @@ def test_pieces_of_one_text_are_joined_and_other_parts_stay_separate() -> None:
     life.close_item("c")
     life.add_text("u", "!")
     life.complete(USAGE)
-    body, losses = response_from_hub(fold_events(life.collector.events), REQUEST)
+    body, losses = response_from_hub(fold(life.collector.events), REQUEST)
     assert list(losses) == []
     assert json.loads(body) == {
         "candidates": [
@@ -155,7 +156,7 @@ def test_failed_response_raises_its_error() -> None:
     life = RecordingWriter()
     life.fail(UpstreamFault("slow", code="upstream_timeout"))
     with pytest.raises(ApiError, match="slow") as caught:
-        response_from_hub(fold_events(life.collector.events), REQUEST)
+        response_from_hub(fold(life.collector.events), REQUEST)
     assert (caught.value.status, caught.value.code) == (504, "upstream_timeout")
 
 
@@ -163,4 +164,4 @@ def test_unfinished_response_is_refused() -> None:
     life = RecordingWriter()
     life.start()
     with pytest.raises(ApiError, match="in_progress"):
-        response_from_hub(fold_events(life.collector.events), REQUEST)
+        response_from_hub(fold(life.collector.events), REQUEST)
