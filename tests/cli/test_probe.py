@@ -15,11 +15,11 @@ from antiphon.cli.entry import make_parser
 from antiphon.cli.exits import CommandFailed, InvalidUsage
 from antiphon.cli.probe import base_url, run
 from antiphon.config import Timeouts
+from antiphon.dialects.dialect import ServerDialectName
+from antiphon.dialects.registry import SERVER_DIALECTS
 from antiphon.profiles import load_profile
 from antiphon.testing import (
     ChatServer,
-    GeminiServer,
-    MessagesServer,
     ReceivedRequest,
     Reply,
     ResponsesServer,
@@ -28,6 +28,7 @@ from antiphon.testing import (
     text,
     turn,
 )
+from antiphon.testing.__main__ import SERVERS
 from antiphon.testing.faults import page
 from antiphon.upstream.http import HttpTransport
 from antiphon.upstream.transport import Transport, UpstreamResponse
@@ -76,12 +77,9 @@ def test_probe_json_prints_one_object_with_evidence() -> None:
     assert "s3cret" not in out
 
 
-@pytest.mark.parametrize(
-    ("make", "dialect"),
-    [(ResponsesServer, "responses"), (ChatServer, "chat"), (MessagesServer, "messages"), (GeminiServer, "gemini")],
-)
-def test_probe_detects_the_dialect(make: type[ChatServer], dialect: str) -> None:
-    with make() as server:
+@pytest.mark.parametrize("dialect", SERVERS)
+def test_probe_detects_the_dialect(dialect: ServerDialectName) -> None:
+    with SERVERS[dialect]() as server:
         _, _, err = _run(server.origin)
     assert f"dialect {dialect}, model mock-1\n" in err
 
@@ -123,11 +121,15 @@ def test_probe_reports_unreachable_server_no_models_and_no_dialect() -> None:
         _run("127.0.0.1:9", "--dialect", "chat", transport=FakeNetwork(models=FakeAnswer(b"[]")))
     with pytest.raises(CommandFailed, match="lists no models"):
         _run("127.0.0.1:9", "--dialect", "chat", transport=FakeNetwork(models=FakeAnswer(b"no json")))
-    none = FakeAnswer(b"{}", status=404)
-    refusing = FakeAnswer(b"{}", status=400)
-    silent = {"responses": none, "completions": refusing, "messages": none, "m:generateContent": none, "chat": none}
+    silent = dict.fromkeys(last_segments(), FakeAnswer(b"{}", status=404))
+    silent["completions"] = FakeAnswer(b"{}", status=400)
     with pytest.raises(CommandFailed, match=r"does not answer in any supported dialect: responses 404: \{\}; chat 400"):
         _run("127.0.0.1:9", "--model", "m", transport=FakeNetwork(**silent))
+
+
+def last_segments() -> list[str]:
+    """The last segments of the paths of turns with the model `m`, by which the network finds its answers."""
+    return [dialect.turn_path.format(model="m").rpartition("/")[2] for dialect in SERVER_DIALECTS.values()]
 
 
 def test_probe_reports_an_unwritable_file(tmp_path: Path) -> None:

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from antiphon.config import Config, ModelRule, Timeouts, default_config, find_config, load_config, parse_config
+from antiphon.dialects.registry import SERVER_DIALECT_NAMES
 from antiphon.errors import ConfigError
 
+DIALECT_NAMES = ", ".join(f'"{name}"' for name in sorted(SERVER_DIALECT_NAMES))
 LAB = '[[upstreams]]\nname = "lab"\ndialect = "chat"\nbase_url = "http://127.0.0.1:9001/v1"\n'
 CONTRACT = """
 [server]
@@ -211,12 +213,12 @@ def test_invalid_key_in_a_default_variable_is_reported_but_not_shown() -> None:
         (
             LAB + LAB.replace('dialect = "chat"\n', ""),
             5,
-            'upstreams[1].dialect is missing: expected one of "chat", "gemini", "messages", "ollama", "responses"',
+            f"upstreams[1].dialect is missing: expected one of {DIALECT_NAMES}",
         ),
         (
             LAB.replace('"chat"', '"chatt"'),
             3,
-            'upstreams[0].dialect: expected one of "chat", "gemini", "messages", "ollama", "responses", got "chatt"; did',
+            f'upstreams[0].dialect: expected one of {DIALECT_NAMES}, got "chatt"; did',
         ),
         (
             LAB + "models = [\n'a',\n{ form = 'b', to = 'c' },\n]",

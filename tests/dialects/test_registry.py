@@ -6,6 +6,10 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from tests.fuzz.corpus import OTHER_BODIES, PATHS
+from tests.matrix.servers import KINDS
+from tools.answer_features import BROKEN_STREAMS
+from tools.dialects_page import REQUEST_BASES
 
 import antiphon
 from antiphon.api.routes import ALL_ROUTES
@@ -24,6 +28,11 @@ TABLES: dict[str, Collection[str]] = {
     "antiphon.probe.experiments.EXPERIMENTS": EXPERIMENTS,
     "antiphon.testing.__main__.SERVERS": SERVERS,
     "antiphon.diagnosis.traits.TRAIT_FINDERS": TRAIT_FINDERS,
+    "tests.fuzz.corpus.PATHS": PATHS,
+    "tests.fuzz.corpus.OTHER_BODIES": {"responses", *(dialect for dialect, _ in OTHER_BODIES)},
+    "tests.matrix.servers.KINDS": [kind.dialect for kind in KINDS],
+    "tools.answer_features.BROKEN_STREAMS": BROKEN_STREAMS,
+    "tools.dialects_page.REQUEST_BASES": REQUEST_BASES,
 }
 
 

@@ -13,6 +13,7 @@ from tests.profiles.requests import call_ids, requests
 
 from antiphon.dialects.chat.wire import ChatWire
 from antiphon.dialects.common.envelope import seal_reasoning
+from antiphon.dialects.registry import SERVER_DIALECT_NAMES
 from antiphon.dialects.responses.wire import ResponsesWire
 from antiphon.errors import ProfileError
 from antiphon.profiles.profile import Profile, parse_profile
@@ -22,6 +23,7 @@ from antiphon.protocol.codec import decode_request, encode
 from antiphon.protocol.items import MessageParam
 from antiphon.protocol.request import Request, input_items
 
+QUOTED_NAMES = ", ".join(f'"{name}"' for name in sorted(SERVER_DIALECT_NAMES))
 BASE = """
 about = "a base"
 dialect = "chat"
@@ -223,7 +225,7 @@ def test_empirical_profile_satisfies_its_constraints_for_any_conversation(reques
             'about = "x"\ndialect = "chatt"',
             2,
             [
-                'dialect: expected one of "chat", "gemini", "messages", "ollama", "responses", got "chatt"',
+                f'dialect: expected one of {QUOTED_NAMES}, got "chatt"',
                 "mean 'chat'",
             ],
         ),
@@ -331,7 +333,7 @@ def test_profile_error_has_file_and_line(text: str, line: int, expected: list[st
         ('dialect = "chat"', "mine: about is missing: expected a string"),
         (
             'about = "x"',
-            "mine: expected dialect (chat, responses, messages, gemini, ollama) or extends, got neither",
+            f"mine: expected dialect ({', '.join(SERVER_DIALECT_NAMES)}) or extends, got neither",
         ),
     ],
 )

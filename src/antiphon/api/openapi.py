@@ -15,6 +15,7 @@ from antiphon import __version__
 from antiphon.api.documented_errors import AUTHENTICATION_ERRORS, COMMON_ERRORS, MODEL_ERRORS
 from antiphon.api.openapi_schemas import public_name, schemas_of
 from antiphon.api.operation import BodyType, ErrorCodes, Operation, Parameter, Route, Schema, schema_ref
+from antiphon.dialects.registry import DIALECTS, SERVER_DIALECT_NAMES
 from antiphon.errors import STATUS_OF_TYPE
 from antiphon.gateway.model_catalog import Model
 from antiphon.protocol.errors import ErrorBody
@@ -139,8 +140,9 @@ def _error_type(status: int, code: str) -> str:
 
 
 DESCRIPTION: Final = (
-    "A gateway with the Open Responses, Chat Completions, Messages and Gemini APIs, for upstream servers of any"
-    " of these dialects. Every answer has an `x-request-id`; every answer that is not 2xx is a JSON error."
+    f"A gateway with these APIs: {', '.join(DIALECTS[name].title for name in SERVER_DIALECT_NAMES)}; for upstream"
+    " servers of any of these dialects. Every answer has an `x-request-id`; every answer that is not 2xx is a JSON"
+    " error."
 )
 KEYS: Final = "A key from the gateway's configuration. If none is configured, no key is needed."
 VENDOR_ERROR: Final[Schema] = {

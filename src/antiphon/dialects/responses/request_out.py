@@ -7,7 +7,7 @@ the parts that the server's `ResponsesWire` asks for, and content types that do 
 from __future__ import annotations
 
 import re
-from typing import Final, TypeVar
+from typing import Final, TypeVar, get_args
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ from antiphon.dialects.common.model_names import matches_any
 from antiphon.dialects.common.placeholders import type_of
 from antiphon.dialects.common.tool_errors import mark_failure_in_text
 from antiphon.dialects.common.unknown_fields import REDUNDANT_FIELDS, is_handled_by_gateway
+from antiphon.dialects.dialect import ServerDialectName
 from antiphon.dialects.responses.tools_out import FlatTools
 from antiphon.dialects.responses.wire import ResponsesWire
 from antiphon.errors import UnsupportedParameter
@@ -296,7 +297,7 @@ def _without_field(request: Request, name: str, losses: Losses) -> Request:
 
 
 ENCRYPTED_REASONING: Final = "reasoning.encrypted_content"
-FOREIGN_PREFIXES: Final = ("chat:", "gemini:", "messages:", "ollama:")
+FOREIGN_PREFIXES: Final = tuple(f"{name}:" for name in get_args(ServerDialectName) if name != "responses")
 #: Hosted tools of the Messages API end in a date.
 FOREIGN_TOOL: Final = re.compile(r"(chat|gemini|messages):|[a-z0-9_]+_20\d{6}$|mcp_toolset$")
 FOREIGN_REASON: Final = "only servers of another API support it"
