@@ -63,11 +63,15 @@ class AnswerToHub:
 
     def add_candidate(self, candidate: CandidateIn) -> None:
         """Add a piece of the answer."""
-        tokens = _tokens_to_hub(candidate.logprobs_result) if candidate.logprobs_result is not None else None
-        for part in (candidate.content and candidate.content.parts) or ():
+        tokens = _tokens_to_hub(candidate.logprobs_result) if candidate.logprobs_result is not None else []
+        parts = (candidate.content and candidate.content.parts) or ()
+        texts_left = sum(part.text is not None and not part.thought for part in parts) if tokens else 0
+        for part in parts:
             if not part.thought and (part.text or (part.text is not None and tokens)):
-                self._add_text(part.text, tokens)
-                tokens = None
+                texts_left -= 1
+                count = _count_tokens(part.text, tokens) if texts_left > 0 else len(tokens)
+                self._add_text(part.text, tokens[:count] or None)
+                tokens = tokens[count:]
             self._add_part(part)
         if tokens:
             self._losses.add(
@@ -284,6 +288,15 @@ def _tokens_to_hub(result: LogprobsResultIn) -> list[LogProb]:
         )
         for index, chosen in enumerate(result.chosen_candidates or ())
     ]
+
+
+def _count_tokens(text: str, tokens: list[LogProb]) -> int:
+    """Return how many of the first tokens a text has. A candidate lists the tokens of all its texts together."""
+    length = count = 0
+    while count < len(tokens) and length < len(text):
+        length += len(tokens[count].token)
+        count += 1
+    return count
 
 
 def _logprob_of(token: TokenIn) -> int | float:
