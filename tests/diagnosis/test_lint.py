@@ -304,8 +304,10 @@ def test_traits_of_the_other_dialects() -> None:
     found = perhaps("ollama", {"model": "m", "messages": pictured, "think": "high"})
     assert found == {
         "messages[0].images": ("quirks: images_as_notes", "wire.images = false"),
-        "think": ("wire.levels = []",),
+        "think": ("wire.levels = []", "wire.thinking = false"),
     }
+    assert perhaps("ollama", {"model": "m", "messages": [USER], "think": True}) == {"think": ("wire.thinking = false",)}
+    assert perhaps("ollama", {"model": "m", "messages": [USER], "think": False}) == {}
 
 
 @pytest.mark.parametrize("name", TRAIT_KINDS)

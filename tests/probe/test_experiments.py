@@ -182,7 +182,6 @@ REPORTED: Final[dict[ServerDialectName, tuple[str, ...]]] = {
         "thinking.history",
         "format.schema",
         "format.json",
-        "think",
         "think.off",
         "logprobs",
         "keep_alive",
@@ -493,6 +492,7 @@ DECIDING: Final[dict[ServerDialectName, list[Row]]] = {
     "ollama": [
         Row("calls.paired", {"quirks": ["tool_history_as_text"]}),
         Row("image", {"images": False}),
+        Row("think", {"thinking": False}),
         Row("think.level", {"levels": []}),
     ],
 }

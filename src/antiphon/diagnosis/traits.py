@@ -156,8 +156,8 @@ def _find_ollama_traits(body: dict[str, Any], iter_objects: ObjectIterator) -> I
     for path, message in iter_objects(body.get("messages"), "messages"):
         if message.get("images"):
             yield "images", f"{path}.images"
-    if body.get("think") in ("low", "high", "max"):
-        yield "think_levels", "think"
+    if body.get("think"):
+        yield "think" if body["think"] is True else "think_levels", "think"
 
 
 def _find_message_traits(message: dict[str, Any], path: str, iter_objects: ObjectIterator) -> Iterator[tuple[str, str]]:
@@ -320,7 +320,14 @@ TRAIT_KINDS: Final[dict[str, TraitKind]] = {
         'wire.thinking = "level"',
         'wire.thinking = "none"',
     ),
-    "think_levels": _trait_kind("reasoning", "not every model takes a level of thinking", r"think", "wire.levels = []"),
+    "think": _trait_kind("reasoning", "not every model thinks", r"think", "wire.thinking = false"),
+    "think_levels": _trait_kind(
+        "reasoning",
+        "not every model thinks, or takes a level of thinking",
+        r"think",
+        "wire.levels = []",
+        "wire.thinking = false",
+    ),
     "hosted_and_functions": _trait_kind(
         "combination",
         "older models take functions or tools of the server's own, not both",

@@ -9,6 +9,7 @@ def conclude(verdicts: Verdicts) -> ProfileDraft:
     """Return the quirks and wire options for what the server does not accept."""
     draft = ProfileDraft(extends="ollama-native")
     draft.set_wire_if(verdicts.lacks("image"), images=False)
+    draft.set_wire_if(verdicts.refuses("think"), thinking=False)
     draft.set_wire_if(verdicts.refuses("think.level"), levels=[])
     if verdicts.lacks("calls.paired"):
         draft.add_quirk("tool_history_as_text")
