@@ -22,6 +22,7 @@ from antiphon.protocol.content import (
     SummaryText,
     Text,
     TopLogProb,
+    UnknownContent,
     UrlCitation,
 )
 from antiphon.protocol.errors import Error, ErrorPayload
@@ -228,10 +229,11 @@ def test_parts_of_a_whole_message() -> None:
         Refusal(refusal="D"),
         OutputText(text="", annotations=[], logprobs=[]),
         image,
+        UnknownContent(kind="x", raw=Raw(b'{"type":"x"}')),
     ]
     messages, losses = messages_of_items(message(*parts, phase="commentary"))
     assert [each["content"] for each in messages] == ["A", "B", "C", "D"]
-    assert losses == ["output[0].phase", "output[0].annotations", "output[0].content"]
+    assert losses == ["output[0].phase", "output[0].annotations", "output[0].content", "output[0].content"]
 
 
 def test_paragraphs_of_a_summary() -> None:
