@@ -51,6 +51,7 @@ def test_retry_is_prepared_only_without_a_part_that_the_request_has() -> None:
     request = codec.decode_request(b'{"model": "m", "input": "Hi"}')
     assert prepare_retry(request, plan, "reasoning") is None
     assert prepare_retry(request, plan, "encrypted_reasoning") is None
+    assert prepare_retry(request, target("messages").plan_translation(), "encrypted_reasoning") is None
 
 
 @pytest.mark.io
