@@ -7,6 +7,7 @@ import io
 import json
 import logging
 import re
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -399,3 +400,25 @@ def test_request_lines_are_batched_in_an_event_loop() -> None:
 def test_response_id_is_escaped_in_json() -> None:
     line = json.loads(written(response_id='resp"\n{'))
     assert line["response_id"] == 'resp"\n{'
+
+
+def test_error_that_ends_a_thread_is_logged_without_keys(capsys: pytest.CaptureFixture[str]) -> None:
+    """ERR-5."""
+    stream = io.StringIO()
+    Logger(stream, "json").capture_logging()
+
+    def fail() -> None:
+        raise ValueError("the key sk-proj-0123456789abcdefghijklmnop is wrong")
+
+    thread = threading.Thread(target=fail, name="antiphon-trace")
+    thread.start()
+    thread.join()
+    [line] = parsed(stream)
+    assert (line["level"], line["event"], line["thread"]) == (
+        "error",
+        "a thread failed inside the gateway",
+        "antiphon-trace",
+    )
+    assert "ValueError" in stream.getvalue()
+    assert "0123456789abcdefghijklmnop" not in stream.getvalue()
+    assert capsys.readouterr().err == ""

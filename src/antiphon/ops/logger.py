@@ -96,12 +96,18 @@ class Logger:
         self._write_event(record.created, _level_of_number(record.levelno), _format_message(record), fields, trace)
 
     def capture_logging(self) -> None:
-        """Redirects Python's `logging` to this log: warnings of libraries, and `info` of `antiphon`."""
+        """Redirects Python's `logging` to this log: warnings of libraries, and `info` of `antiphon`. Errors that end a
+        thread are logged too, in the same form as others: Python would print them without masking keys."""
         root = logging.getLogger()
         for handler in [handler for handler in root.handlers if isinstance(handler, _LoggingHandler)]:
             root.removeHandler(handler)
         root.addHandler(_LoggingHandler(self))
         logging.getLogger("antiphon").setLevel(logging.INFO)
+        threading.excepthook = self._log_thread_failure
+
+    def _log_thread_failure(self, failure: threading.ExceptHookArgs) -> None:
+        error = failure.exc_value or failure.exc_type()
+        self.fault("a thread failed inside the gateway", error, thread=failure.thread.name if failure.thread else "")
 
     def _write_event(
         self, timestamp: float, level: Level, message: str, fields: dict[str, object], trace: str | None
