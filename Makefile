@@ -42,9 +42,9 @@ coverage: install
 	$(BIN)/python tools/coverage_page.py
 
 # Runs the tests that open no socket, start no process and use no database server: all without the markers `io` and
-# `slow`. Takes less than a minute: without coverage, and with a sixth of the generated examples and fuzz cases.
+# `slow`. Takes less than a minute: without coverage, and with a tenth of the generated examples and fuzz cases.
 test-fast: install
-	ANTIPHON_EXAMPLES=5 ANTIPHON_CASES=1000 $(BIN)/python -m pytest -n $(WORKERS) --fast
+	ANTIPHON_EXAMPLES=3 ANTIPHON_CASES=500 $(BIN)/python -m pytest -n $(WORKERS) --fast
 
 # Runs the first part without coverage. CI runs it on a second version of Python.
 test-within: install

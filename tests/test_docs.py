@@ -54,6 +54,7 @@ def test_architecture_page_lists_the_enforced_layers_in_their_order() -> None:
     assert [row.replace("`", "").replace("\\", "") for row in rows] == layers
 
 
+@pytest.mark.slow
 def test_modules_page_is_generated_from_docstrings() -> None:
     text = modules_page.PAGE.read_text(encoding="utf-8")
     assert text == modules_page.page(), "stale: run `PYTHONPATH=. python tools/modules_page.py`"

@@ -64,6 +64,7 @@ def test_every_row_of_the_scope_has_its_tests() -> None:
     assert [row.id for rows in scope().values() for row in rows] == list(USAGE)
 
 
+@pytest.mark.slow
 def test_mission_page_is_generated_from_the_tests() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "run `PYTHONPATH=. python tools/mission_page.py`"
 

@@ -6,6 +6,8 @@ import re
 import tokenize
 from pathlib import Path
 
+import pytest
+
 REPO = Path(__file__).resolve().parent.parent
 FORBIDDEN = {
     *("told", "said", "found", "known", "came", "begun", "ground", "speech", "mould", "telling", "mending", "keeping"),
@@ -37,6 +39,7 @@ def names_in(path: Path) -> set[str]:
         return {token.string for token in tokenize.generate_tokens(file.readline) if token.type == tokenize.NAME}
 
 
+@pytest.mark.slow
 def test_names_in_source_avoid_forbidden_words() -> None:
     offenders = {
         f"{path.relative_to(REPO)}: {name}"
@@ -47,6 +50,7 @@ def test_names_in_source_avoid_forbidden_words() -> None:
     assert offenders == set()
 
 
+@pytest.mark.slow
 def test_allowed_names_are_still_used() -> None:
     used = {name for path in (REPO / "src").rglob("*.py") for name in names_in(path)}
     assert ALLOWED.keys() - used == set()
@@ -58,6 +62,7 @@ def test_words_of_splits_names_in_every_spelling() -> None:
     assert not words_of("unknown_background") & FORBIDDEN
 
 
+@pytest.mark.slow
 def test_test_names_do_not_start_with_what() -> None:
     names = {f"{path.relative_to(REPO)}: {name}" for path in (REPO / "tests").rglob("*.py") for name in names_in(path)}
     assert {name for name in names if "test_what_" in name} == set()

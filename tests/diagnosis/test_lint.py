@@ -375,6 +375,7 @@ FIELDS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", get_args(ServerDialectName))
 @settings(max_examples=30, deadline=None)
 @given(body=st.dictionaries(st.sampled_from(FIELDS), JSON | st.lists(JSON, max_size=3), max_size=5))
@@ -413,6 +414,7 @@ def test_schemas_of_a_body_are_looked_at_up_to_a_bound() -> None:
     assert calls_of(lambda: lint_body(data, "responses")) < 50 * MAX_SCHEMAS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("member", [{}, {"role": "user", "content": "a", "parts": [{"text": "a"}]}])
 @pytest.mark.parametrize(
     ("dialect", "field"),

@@ -99,6 +99,7 @@ def test_recording_passes_the_grammar(recording: Recording) -> None:
     )
 
 
+@pytest.mark.slow
 @every_recording
 def test_truncated_recording_ends_once_with_no_open_items(recording: Recording) -> None:
     """Law (e), ITEM-3, STR-7: after any number of bytes; only the set of complete frames differs."""

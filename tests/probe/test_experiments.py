@@ -552,6 +552,7 @@ def test_settings_of_a_server_that_accepts_every_experiment(dialect: ServerDiale
     assert probed_settings(dialect) == ACCEPTING[dialect]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dialect", "row"), cases())
 def test_refused_experiment_decides_its_setting(dialect: ServerDialectName, row: Row) -> None:
     """D-4: no other setting changes."""
@@ -559,6 +560,7 @@ def test_refused_experiment_decides_its_setting(dialect: ServerDialectName, row:
     assert probed_settings(dialect, refused=(*row.beside, row.id)) == changed(dialect, row.refused)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dialect", "row"), cases(inspected=True))
 def test_experiment_without_effect_decides_its_setting(dialect: ServerDialectName, row: Row) -> None:
     """D-4: no other setting changes."""

@@ -36,6 +36,7 @@ def test_quirks_report_every_removed_text(quirk: Quirk, request_: Request) -> No
     assert {path for path in lost if not any(path.startswith(name) for name in named)} == set()
 
 
+@pytest.mark.slow
 @every_quirk
 @settings(max_examples=40)
 @given(request_=requests())
@@ -68,6 +69,7 @@ def test_quirks_are_idempotent(quirk: Quirk, request_: Request) -> None:
     assert list(losses) == []
 
 
+@pytest.mark.slow
 @every_quirk
 @settings(max_examples=40)
 @given(request_=requests())

@@ -43,6 +43,7 @@ def test_shipped_profile_loads_and_names_its_sources(name: str) -> None:
     assert isinstance(profile.wire, SERVER_DIALECTS[profile.dialect].wire_type)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", profile_names())
 @settings(max_examples=30)
 @given(request_=requests())
