@@ -5,6 +5,7 @@ Usage: `PYTHONPATH=src python tools/configuration_page.py`. A test fails if the 
 
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
 from typing import Annotated, get_args, get_origin
 
@@ -41,7 +42,7 @@ def render_section(name: str, struct: type[Struct]) -> str:
         f"| `{field.encode_name}` | {describe_type(field)} | {describe_default(field)} | {describe_meaning(field)} |"
         for field in fields(struct)
     ]
-    introduction = (struct.__doc__ or "").partition("\n\n    Example:")[0].replace("\n    ", " ")
+    introduction = (inspect.getdoc(struct) or "").partition("\n\nExample:")[0].replace("\n", " ")
     return "\n".join(
         [f"## {name}", "", introduction, "", "| setting | type | default | meaning |", "|---|---|---|---|", *rows]
     )
