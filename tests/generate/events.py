@@ -46,7 +46,7 @@ from antiphon.protocol.request import JsonObjectFormat, ReasoningConfigParam, Re
 from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Response, Usage, make_initial_response
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.status import ItemStatus
-from antiphon.protocol.tools import FunctionToolParam
+from antiphon.protocol.tools import CustomTool, FunctionToolParam, NamespaceTool, ToolParam
 from antiphon.protocol.writer import ResponseWriter
 
 Ending = Literal["complete", "incomplete", "fail", "cut"]
@@ -60,6 +60,14 @@ class Life(NamedTuple):
 
     events: list[StreamEvent]
     response: Response
+
+
+#: The tools that generated responses call.
+CALLED_TOOLS: list[ToolParam] = [
+    FunctionToolParam(name="look"),
+    CustomTool(name="patch"),
+    NamespaceTool(name="files", tools=[FunctionToolParam(name="look"), CustomTool(name="patch")]),
+]
 
 
 def counting_stamps() -> Stamps:

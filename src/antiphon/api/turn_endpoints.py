@@ -17,7 +17,7 @@ from antiphon.api.request_options import (
     wants_loss_events,
 )
 from antiphon.dialects import responses
-from antiphon.dialects.dialect import KEEPALIVE_COMMENT, ClientDialect, EventsFromHub, Framing
+from antiphon.dialects.dialect import KEEPALIVE_COMMENT, STREAM_TYPES, ClientDialect, EventsFromHub, Framing
 from antiphon.gateway.client_dialect import request_at_path
 from antiphon.gateway.history import HistorySource
 from antiphon.gateway.prepare_turn import PreparedTurn, prepare_turn
@@ -169,7 +169,7 @@ def stream_format_for(dialect: ClientDialect, scope: Scope) -> StreamFormat:
 
 
 NDJSON: Final[Headers] = [
-    (b"content-type", b"application/x-ndjson"),
+    (b"content-type", STREAM_TYPES["json_lines"].encode()),
     *(header for header in SSE_HEADERS if header[0] != b"content-type"),
 ]
 STREAM_HEADERS: Final[dict[Framing, Headers]] = {"sse": SSE_HEADERS, "json_lines": NDJSON}

@@ -25,6 +25,7 @@ ClientDialectName = ServerDialectName | Literal["vscode"]
 DialectName = ClientDialectName | Literal["agent_log"]
 #: How the events of a stream are divided: server-sent events, or one JSON value in each line.
 Framing = Literal["sse", "json_lines"]
+STREAM_TYPES: Final[dict[Framing, str]] = {"sse": "text/event-stream", "json_lines": "application/x-ndjson"}
 KEEPALIVE_COMMENT: Final = sse.encode_comment("waiting for the model")
 
 
@@ -89,8 +90,6 @@ class ServerDialect(Struct, frozen=True, kw_only=True):
     #: The end of the base URL if a user gives only the host.
     base_path: str = "/v1"
     framing: Framing = "sse"
-    #: The content type of streams.
-    stream_type: str = "text/event-stream"
     #: The path of the endpoint that counts tokens, and its body for a turn and a model.
     count_path: str = ""
     count_request: Callable[[bytes, str], bytes] | None = None
@@ -109,6 +108,11 @@ class ServerDialect(Struct, frozen=True, kw_only=True):
     response_only_fields: frozenset[str] = frozenset()
     #: Fields of stream events that nothing else has.
     event_only_fields: frozenset[str] = frozenset()
+
+    @property
+    def stream_type(self) -> str:
+        """The content type of streams."""
+        return STREAM_TYPES[self.framing]
 
     @property
     def has_model_in_path(self) -> bool:

@@ -147,7 +147,6 @@ OLLAMA: Final = Dialect(
         models_path="/api/tags",
         base_path="",
         framing="json_lines",
-        stream_type="application/x-ndjson",
         wire_type=OllamaWire,
         default_profile="ollama-native",
         wire_after_refusal=ollama.wire_after_refusal,

@@ -18,6 +18,7 @@ from typing import Final, Protocol, Self, assert_never
 
 import httptools
 
+from antiphon.dialects.dialect import STREAM_TYPES, Framing
 from antiphon.testing.script import (
     End,
     Pause,
@@ -67,7 +68,7 @@ class FakeServer:
         script: Script | None = None,
         *,
         port: int = 0,
-        stream_type: str = "text/event-stream",
+        framing: Framing = "sse",
     ) -> None:
         self.received: list[ReceivedRequest] = []
         #: The refusals of the strict rules. A test of a correct client ends with `assert not server.refusals`.
@@ -75,7 +76,7 @@ class FakeServer:
         self.port = port
         self._behavior = behavior
         self._script = script
-        self._stream_type = stream_type
+        self._stream_type = STREAM_TYPES[framing]
         self._reply_index = 0
         self._condition = threading.Condition()
         self._connections: set[_Connection] = set()

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 from tests.dialects.chat.reading import frames_of
-from tests.generate.events import counting_stamps, lives
+from tests.generate.events import CALLED_TOOLS, counting_stamps, lives
 
 from antiphon import sse
 from antiphon.dialects.chat import EventsFromHub, EventsToHub
@@ -49,17 +49,12 @@ from antiphon.protocol.items import CustomToolCall, FunctionCall, Message, Reaso
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Usage, make_initial_response
 from antiphon.protocol.status import ItemStatus
-from antiphon.protocol.tools import CustomTool, FunctionToolParam, NamespaceTool
 from antiphon.protocol.writer import ResponseWriter
 
 # Offers the tools that the generated responses call.
 REQUEST = Request(
     model="m",
-    tools=[
-        FunctionToolParam(name="look"),
-        CustomTool(name="patch"),
-        NamespaceTool(name="files", tools=[FunctionToolParam(name="look"), CustomTool(name="patch")]),
-    ],
+    tools=CALLED_TOOLS,
 )
 USAGE = Usage(
     input_tokens=3,

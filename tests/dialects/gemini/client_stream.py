@@ -8,25 +8,20 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tests.dialects.gemini.reading import frames_of
-from tests.generate.events import counting_stamps
+from tests.generate.events import CALLED_TOOLS, counting_stamps
 
 from antiphon.dialects.gemini import EventsFromHub
 from antiphon.protocol.emitters import EventCollector
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.request import ReasoningConfigParam, Request
 from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Usage, make_initial_response
-from antiphon.protocol.tools import CustomTool, FunctionToolParam, NamespaceTool
 from antiphon.protocol.writer import ResponseWriter
 
 # Offers the tools that the generated responses call, and asks for thoughts.
 REQUEST = Request(
     model="m",
     reasoning=ReasoningConfigParam(summary="auto"),
-    tools=[
-        FunctionToolParam(name="look"),
-        CustomTool(name="patch"),
-        NamespaceTool(name="files", tools=[FunctionToolParam(name="look"), CustomTool(name="patch")]),
-    ],
+    tools=CALLED_TOOLS,
 )
 USAGE = Usage(
     input_tokens=30,

@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from tests.generate.events import counting_stamps
+from tests.generate.events import CALLED_TOOLS, counting_stamps
 
 from antiphon import sse
 from antiphon.dialects.messages.stream_out import EventsFromHub
@@ -17,17 +17,12 @@ from antiphon.protocol.emitters import EventCollector
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Usage, make_initial_response
-from antiphon.protocol.tools import CustomTool, FunctionToolParam, NamespaceTool
 from antiphon.protocol.writer import ResponseWriter
 
 # Offers the tools that the generated responses call.
 REQUEST = Request(
     model="m",
-    tools=[
-        FunctionToolParam(name="look"),
-        CustomTool(name="patch"),
-        NamespaceTool(name="files", tools=[FunctionToolParam(name="look"), CustomTool(name="patch")]),
-    ],
+    tools=CALLED_TOOLS,
 )
 USAGE = Usage(
     input_tokens=10,

@@ -7,7 +7,7 @@ has are in the hub as `extra["chat:name"]` and are sent to Chat servers under th
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, Final, TypeVar, get_args
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -26,6 +26,7 @@ from antiphon.dialects.chat.wire import (
 from antiphon.dialects.common.effort import supported_effort
 from antiphon.dialects.common.offered_tools import translate_tools_once
 from antiphon.dialects.common.request_fields import (
+    KNOWN_INCLUDES,
     LOGPROBS,
     SupportedFields,
     append_members,
@@ -39,8 +40,6 @@ from antiphon.errors import InvalidValue, UnsupportedParameter
 from antiphon.protocol.base import Shape
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import (
-    ENCRYPTED_IF_ANY,
-    Include,
     JsonObjectFormat,
     ReasoningEffort,
     Request,
@@ -225,7 +224,6 @@ NO_TOOLS: Final = _OfferedTools((), UNSET, Losses())
 UNSUPPORTED_FIELDS: Final = ("client_metadata", "prompt_cache_retention")
 #: Never set from unknown fields, because the reader of the response depends on them.
 RESERVED_FIELDS: Final = ("model", "messages", "stream", "stream_options", "n")
-KNOWN_INCLUDES: Final[tuple[str, ...]] = (*get_args(Include), ENCRYPTED_IF_ANY)
 #: Fields of other dialects, with the Chat field of the same meaning.
 EQUIVALENT_FIELDS: Final[dict[str, str]] = {
     "messages:stop_sequences": "stop",

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final, TypeVar
+from typing import Final, TypeVar, get_args
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.request import JsonObjectFormat, JsonSchemaFormatParam, Request, TextFormat
+from antiphon.protocol.request import (
+    ENCRYPTED_IF_ANY,
+    Include,
+    JsonObjectFormat,
+    JsonSchemaFormatParam,
+    Request,
+    TextFormat,
+)
 from antiphon.protocol.tools import JsonSchema
 
 T = TypeVar("T")
 
 #: The value of the hub's `include` that asks for log probabilities.
 LOGPROBS: Final = "message.output_text.logprobs"
+#: The values of the hub's `include` that most dialects can serve.
+KNOWN_INCLUDES: Final[tuple[str, ...]] = (*get_args(Include), ENCRYPTED_IF_ANY)
 
 
 class SupportedFields:

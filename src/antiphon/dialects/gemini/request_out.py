@@ -6,7 +6,7 @@ in the URL, not in the body.
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeVar, get_args
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -15,6 +15,7 @@ from antiphon.dialects.common.effort import EFFORT_BUDGETS, supported_effort
 from antiphon.dialects.common.narrowing import narrow_schema
 from antiphon.dialects.common.offered_tools import translate_tools_once
 from antiphon.dialects.common.request_fields import (
+    KNOWN_INCLUDES,
     LOGPROBS,
     SupportedFields,
     append_members,
@@ -39,8 +40,6 @@ from antiphon.errors import InvalidValue, UnsupportedParameter
 from antiphon.protocol import codec
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import (
-    ENCRYPTED_IF_ANY,
-    Include,
     JsonSchemaFormatParam,
     ReasoningConfigParam,
     Request,
@@ -233,7 +232,6 @@ def _encode_body(body: RequestOut, extra: dict[str, Raw]) -> bytes:
 JSON_RULE: Final = "Answer with one JSON object and with nothing else when you call no more tools."
 #: Never taken from unknown fields: the answer reader relies on them, or a hub field sets them.
 RESERVED_FIELDS: Final = ("contents", "systemInstruction", "tools", "generationConfig", "candidateCount")
-KNOWN_INCLUDES: Final[tuple[str, ...]] = (*get_args(Include), ENCRYPTED_IF_ANY)
 UNSUPPORTED_FIELDS: Final = (
     "metadata",
     "service_tier",

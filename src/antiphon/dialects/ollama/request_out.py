@@ -7,7 +7,7 @@ and accepts images only as data.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -25,6 +25,13 @@ from antiphon.dialects.common.history import (
 )
 from antiphon.dialects.common.offered_tools import tools_with_paths, translate_tools_once
 from antiphon.dialects.common.placeholders import text_or_placeholder, type_of
+from antiphon.dialects.common.request_fields import (
+    KNOWN_INCLUDES,
+    LOGPROBS,
+    append_members,
+    report_unsupported_fields,
+    requested_format,
+)
 from antiphon.dialects.common.tool_errors import mark_failure_in_text
 from antiphon.dialects.common.tool_names import ToolKind, ToolNames
 from antiphon.dialects.common.unknown_fields import is_handled_by_gateway, report_unknown_fields
@@ -47,16 +54,11 @@ from antiphon.protocol.items import AdditionalTools, FunctionCallParam, ItemPara
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.nesting import JSON_WHITESPACE, decode_json
 from antiphon.protocol.request import (
-    ENCRYPTED_IF_ANY,
-    Include,
     JsonObjectFormat,
-    JsonSchemaFormatParam,
     Request,
     input_items,
 )
 from antiphon.protocol.tools import AllowedToolsParam, CustomTool, FunctionToolParam, JsonSchema
-
-LOGPROBS: Final = "message.output_text.logprobs"
 
 
 def request_from_hub(request: Request, wire: OllamaWire = OllamaWire()) -> tuple[bytes, Losses]:  # noqa: B008
@@ -82,9 +84,8 @@ def request_from_hub(request: Request, wire: OllamaWire = OllamaWire()) -> tuple
         top_logprobs=request.top_logprobs or UNSET,
         options=_options(request, extra, losses) or UNSET,
     )
-    encoded = codec.encode(body)
     top_level = {name: raw for name, raw in extra.items() if name in TOP_LEVEL_FIELDS}
-    return (encoded[:-1] + b"," + codec.encode(top_level)[1:] if top_level else encoded), losses
+    return append_members(codec.encode(body), top_level), losses
 
 
 # Settings
@@ -109,14 +110,11 @@ def _options(request: Request, extra: dict[str, Raw], losses: Losses) -> dict[st
 
 def _format(request: Request, losses: Losses) -> Any:
     """REQ-1: the output format, which the server enforces."""
-    format = request.text.format if request.text else UNSET
-    if not format:
+    format = requested_format(request, losses)
+    if format is None:
         return UNSET
-    report_unknown_fields(format, "text.format", losses)
     if isinstance(format, JsonObjectFormat):
         return "json"
-    if not isinstance(format, JsonSchemaFormatParam):
-        return UNSET
     schema = format.schema or None
     if format.description and schema is not None and "description" not in schema:
         return {**schema, "description": format.description}
@@ -164,24 +162,15 @@ def _as_list(raw: Raw) -> Raw:
 
 
 def _report_fields(request: Request, losses: Losses, *, has_tools: bool) -> None:
-    """Report the fields that this API does not have. Fields that the gateway serves itself are no losses."""
-    if request.reasoning:
-        report_unknown_fields(request.reasoning, "reasoning", losses)
-        if request.reasoning.summary:
-            losses.add("reasoning.summary", "a summary of the reasoning", "the API has no equivalent")
-    if request.text:
-        report_unknown_fields(request.text, "text", losses)
-        if request.text.verbosity:
-            losses.add("text.verbosity", f"the verbosity {request.text.verbosity!r}", "the API has no equivalent")
+    """Report the fields that this API does not have."""
+    if request.reasoning and request.reasoning.summary:
+        losses.add("reasoning.summary", "a summary of the reasoning", "the API has no equivalent")
+    if request.text and request.text.verbosity:
+        losses.add("text.verbosity", f"the verbosity {request.text.verbosity!r}", "the API has no equivalent")
     if request.parallel_tool_calls is False and has_tools:
         losses.add("parallel_tool_calls", "the limit of one tool call", "the API has no equivalent")
     _report_tool_choice(request, losses)
-    for name in UNSUPPORTED_FIELDS:
-        if getattr(request, name):
-            losses.add(name, f"the field {name!r}", "the API has no equivalent")
-    for at, name in enumerate(request.include or ()):
-        if name not in KNOWN_INCLUDES:
-            losses.add(f"include[{at}]", f"the included data {name[:50]!r}", "the API has no equivalent")
+    report_unsupported_fields(request, UNSUPPORTED_FIELDS, KNOWN_INCLUDES, losses)
 
 
 def _report_tool_choice(request: Request, losses: Losses) -> None:
@@ -413,7 +402,6 @@ class _Messages:
             self._losses.add(f"{message.path}.phase", "the phase of a message", "the API has no equivalent")
 
 
-KNOWN_INCLUDES: Final[tuple[str, ...]] = (*get_args(Include), ENCRYPTED_IF_ANY)
 UNSUPPORTED_FIELDS: Final = (
     "metadata",
     "service_tier",

@@ -64,7 +64,7 @@ class OllamaServer(FakeServer):
         limits = OllamaLimits(
             key=key, models=served, max_chars=max_chars, strict=strict, plain_models=tuple(plain_models)
         )
-        super().__init__(OllamaBehavior(limits), script, port=port, stream_type="application/x-ndjson")
+        super().__init__(OllamaBehavior(limits), script, port=port, framing="json_lines")
 
     @property
     def base_url(self) -> str:
