@@ -3,7 +3,8 @@
     python -m bench.walk [--against COMMIT] [--files]
 
 Each turn is measured after two turns of the same kind. A resumed coroutine counts as a call. Threads of the store do
-not count.
+not count. Background work is two walks, because the request that queues a response does not wait for it: the request
+is counted in a gateway that has no free slot, the job in a second gateway on the same store, which gets no requests.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ from msgspec.structs import replace
 
 LIMIT: Final = 20.0  # seconds
 PAUSE: Final = 1.0  # seconds
+END_PAUSE: Final = 0.1  # seconds; the log entry is written after the last byte of an answer
 BODY: Final = {"model": "mock-n16", "input": "Say hello."}
+ENDLESS_MODEL: Final = "mock-n2-g3600000000"  # its second piece comes after an hour
+ONE_SLOT: Final = "[background]\nrunning = 1\n"
 # Starts the gateway. SIGUSR1 begins to record the file of every call, SIGUSR2 writes the records to a file.
 LAUNCHER: Final = """
 import os, signal, sys
@@ -57,6 +61,22 @@ sys.exit(main())
 """
 
 
+class Gateways(Struct, frozen=True):
+    """Two gateways with one store. Clients use the first one."""
+
+    first: Server
+    second: Server
+
+
+class Turn(Struct, frozen=True):
+    """A turn to measure."""
+
+    name: str
+    run: Callable[[Server], None]
+    prepare: Callable[[Server], None] | None = None
+    runs_in_second: bool = False  # whether the calls of the second gateway are counted
+
+
 class Walk(Struct, frozen=True):
     """The calls of one turn, each as its file."""
 
@@ -76,40 +96,54 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         checkouts = [stack.enter_context(commits.checked_out(args.against))] if args.against else []
         checkouts.append(commits.working_tree())
-        targets = [_target(checkout) for checkout in checkouts]
+        targets = [target for checkout in checkouts for target in _targets(checkout, folder)]
         servers = stack.enter_context(running(targets, folder))
-        for checkout, server in zip(checkouts, servers, strict=True):
-            if not server.wait_until_listening():
-                raise SystemExit(server.read_log())
+        for checkout, first, second in zip(checkouts, servers[::2], servers[1::2], strict=True):
+            for server in (first, second):
+                if not server.wait_until_listening():
+                    raise SystemExit(server.read_log())
             print(f"{checkout.id}: {checkout.subject}")
-            for name, run_turn in TURNS.items():
-                walk = _measure(server, run_turn)
-                print(f"  {name}: {walk.row()}")
+            for turn in TURNS:
+                walk = _measure(Gateways(first, second), turn)
+                print(f"  {turn.name}: {walk.row()}")
                 if args.files:
                     names = sorted({str(Path(file).relative_to(checkout.source)) for file in walk.files})
                     print(*(f"    {name}" for name in names), sep="\n")
     return 0
 
 
-def _target(checkout: commits.Checkout) -> Target:
-    target = antiphon(checkout.id, checkout.subject, source=checkout.source, commit=checkout.id)
+def _targets(checkout: commits.Checkout, folder: Path) -> list[Target]:
+    """The two gateways of a checkout. The first one runs one background response at a time."""
+    store = f"sqlite:///{folder}/{checkout.id}.db"
+    return [
+        _target(f"{checkout.id}-1", checkout, store, ONE_SLOT),
+        _target(f"{checkout.id}-2", checkout, store, ""),
+    ]
+
+
+def _target(name: str, checkout: commits.Checkout, store: str, settings: str) -> Target:
+    target = antiphon(name, checkout.subject, store=store, source=checkout.source, commit=checkout.id)
     arguments = ["serve", "--config", "{folder}/antiphon.toml"]
     return replace(
         target,
         command=[sys.executable, "{folder}/launcher.py", str(checkout.source), "{folder}/calls", *arguments],
-        files={**target.files, "launcher.py": LAUNCHER},
+        files={"antiphon.toml": target.files["antiphon.toml"] + settings, "launcher.py": LAUNCHER},
     )
 
 
-def _measure(server: Server, run_turn: Callable[[Server], None]) -> Walk:
+def _measure(gateways: Gateways, turn: Turn) -> Walk:
+    server = gateways.second if turn.runs_in_second else gateways.first
     file = server.folder / "calls"
+    if turn.prepare is not None:
+        turn.prepare(gateways.first)
     for _ in range(2):
-        run_turn(server)
+        turn.run(gateways.first)
     time.sleep(PAUSE)  # the log and the metrics of earlier turns are written later
     file.unlink(missing_ok=True)
     os.kill(server.pid, signal.SIGUSR1)
     _wait_until(file.exists)
-    run_turn(server)
+    turn.run(gateways.first)
+    time.sleep(END_PAUSE)
     os.kill(server.pid, signal.SIGUSR2)
     _wait_until(lambda: file.stat().st_size > 0)
     return Walk(file.read_text().splitlines())
@@ -150,13 +184,28 @@ def _run_websocket_turn(server: Server) -> None:
             received += piece
 
 
+def _fill_background_slot(server: Server) -> None:
+    """Starts a background response that does not end, so that the gateway has no free slot."""
+    id = _queue(server, {**BODY, "model": ENDLESS_MODEL})
+    _wait_until(lambda: b'"in_progress"' in _send(server, "GET", f"/v1/responses/{id}", None))
+
+
+def _queue_response(server: Server) -> None:
+    """One request that queues a background response."""
+    _queue(server, BODY)
+
+
 def _run_background_job(server: Server) -> None:
     """One background response, until it is completed."""
-    id = msgspec.json.decode(_send(server, "POST", "/v1/responses", {**BODY, "background": True}))["id"]
-    # The live stream ends with the response, so no polling is counted.
+    id = _queue(server, BODY)
     body = _send(server, "GET", f"/v1/responses/{id}?stream=true", None)
     if b"response.completed" not in body:
         raise SystemExit(f"the background response did not complete: {body[-300:]!r}")
+
+
+def _queue(server: Server, body: dict[str, Any]) -> str:
+    id: str = msgspec.json.decode(_send(server, "POST", "/v1/responses", {**body, "background": True}))["id"]
+    return id
 
 
 def _send(server: Server, method: str, path: str, body: dict[str, Any] | None) -> bytes:
@@ -168,11 +217,12 @@ def _send(server: Server, method: str, path: str, body: dict[str, Any] | None) -
     return answer
 
 
-TURNS: Final = {
-    "a stored stream over HTTP": _stream_response,
-    "a turn of a WebSocket": _run_websocket_turn,
-    "a background job, with its live stream": _run_background_job,
-}
+TURNS: Final = (
+    Turn("a stored stream over HTTP", _stream_response),
+    Turn("a turn of a WebSocket", _run_websocket_turn),
+    Turn("a request that queues a background response", _queue_response, _fill_background_slot),
+    Turn("a background job", _run_background_job, runs_in_second=True),
+)
 
 if __name__ == "__main__":
     sys.exit(main())
