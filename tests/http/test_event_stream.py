@@ -1,5 +1,5 @@
-"""`http/event_stream`: HTTP-7 without sockets. Times are short because they are parameters; durations are not
-asserted."""
+"""The event streams of `http/exchange`: HTTP-7 without sockets. Times are short because they are parameters; durations are
+not asserted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.gateway.scripted import ScriptedTransport
 
 from antiphon.config import Config, StoreConfig
 from antiphon.dialects.dialect import KEEPALIVE_COMMENT
-from antiphon.http.event_stream import EventStream
+from antiphon.http.exchange import EventStream
 from antiphon.ops.logger import Logger
 from antiphon.ops.services import FIRST_BYTE_TIMEOUT, KEEPALIVE_INTERVAL, Services
 

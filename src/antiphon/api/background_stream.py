@@ -16,8 +16,7 @@ from antiphon.dialects import responses
 from antiphon.errors import ClientFault, StorageUnavailable
 from antiphon.gateway.history import UNFINISHED_STATUSES
 from antiphon.gateway.recording import queued_response, response_from_record
-from antiphon.http.event_stream import SSE_HEADERS, EventStream
-from antiphon.http.exchange import Exchange, losses_header
+from antiphon.http.exchange import SSE_HEADERS, EventStream, Exchange, losses_header
 from antiphon.ops.services import Services
 from antiphon.protocol import codec
 from antiphon.protocol.events import ResponseCreated, ResponseFailed, ResponseQueued, StreamEvent, TerminalEvent

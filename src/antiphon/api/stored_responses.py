@@ -11,8 +11,7 @@ from antiphon.dialects import responses
 from antiphon.errors import ClientFault
 from antiphon.gateway.recording import response_from_record
 from antiphon.http.asgi import JSON
-from antiphon.http.event_stream import SSE_HEADERS
-from antiphon.http.exchange import Exchange
+from antiphon.http.exchange import SSE_HEADERS, Exchange
 from antiphon.http.query_parameters import QueryParameters
 from antiphon.ops.services import Services
 from antiphon.protocol import codec

@@ -24,8 +24,7 @@ from antiphon.gateway.prepare_turn import PreparedTurn, prepare_turn
 from antiphon.gateway.run_turn import WholeTurn, drain_upstream, run_turn, violation_reporter
 from antiphon.gateway.turn import UpstreamTurn
 from antiphon.http.asgi import JSON, Headers, Scope
-from antiphon.http.event_stream import SSE_HEADERS, EventStream
-from antiphon.http.exchange import Exchange, losses_header
+from antiphon.http.exchange import SSE_HEADERS, EventStream, Exchange, losses_header
 from antiphon.ops.services import Services
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
