@@ -19,8 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from antiphon.errors import ApiError, ClientFault
 from antiphon.gateway.client_dialect import dialect_at_path
 from antiphon.gateway.ids import new_id
-from antiphon.http.asgi import Headers, Scope
-from antiphon.http.request_cycle import RequestCycle, connection_error_headers, encode_head
+from antiphon.http.asgi import Headers, RequestCycle, Scope, connection_error_headers, encode_head
 from antiphon.http.websocket import WebSocket, WebSocketRoutes
 from antiphon.http.websocket_handshake import BadHandshake
 

@@ -16,10 +16,10 @@ from antiphon.errors import ApiError, ClientDisconnected, ClientFault
 from antiphon.gateway.request_scope import RequestLog, RequestScope, shutdown_error
 from antiphon.http.asgi import (
     DIRECT,
-    DirectConnection,
     Headers,
     Message,
     Receive,
+    RequestCycle,
     Scope,
     Send,
     error_headers,
@@ -65,7 +65,7 @@ class Exchange:
         self.is_disconnected = False  # the client disconnected
         self.is_complete = False  # the last byte of the response was written
         self._send = send
-        self._direct: DirectConnection | None = scope.get(DIRECT)
+        self._direct: RequestCycle | None = scope.get(DIRECT)
         self._common_headers = [(b"x-request-id", id.encode()), *extra_headers]
         if dialect.request_id_header:
             self._common_headers.append((dialect.request_id_header, id.encode()))

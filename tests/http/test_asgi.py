@@ -1,4 +1,4 @@
-"""`http/request_cycle` without sockets: the ASGI contract, and what an application may not do. Over sockets:
+"""`http/asgi` without sockets: the ASGI contract, and what an application may not do. Over sockets:
 test_connection.py."""
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.http.asgi import DIRECT, Headers
-from antiphon.http.request_cycle import BODY_HIGH, RequestCycle, encode_head
+from antiphon.http.asgi import BODY_HIGH, DIRECT, Headers, RequestCycle, encode_head
 
 pytestmark = pytest.mark.without_coverage
 
