@@ -184,12 +184,6 @@ RULES: Final = [
         loss="text.format.schema.propertyOrdering",
     ),
     Rule(
-        name="signature",
-        about="the signature of a truncated text is lost: `thoughtSignature`.",
-        when=lambda cell: cell.server == "gemini" and cell.scenario.turns[-1].stop in ("length", "refusal"),
-        loss="thoughtSignature",
-    ),
-    Rule(
         name="unsealed",
         about="the client returns the reasoning without its seal, and the server accepts only its own: `input[1]` is lost.",
         when=lambda cell: (

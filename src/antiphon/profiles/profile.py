@@ -62,7 +62,9 @@ class Profile(Struct, frozen=True, kw_only=True):
             request = quirk.apply(request, losses)
         if self.foreign_reasoning == "text":
             accepts_unsealed = SERVER_DIALECTS[self.dialect].accepts_unsealed_reasoning
-            request = foreign_reasoning_as_text(request, losses, self.wire.maker, accepts_unsealed=accepts_unsealed)
+            request = foreign_reasoning_as_text(
+                request, losses, self.wire.maker, self.dialect, accepts_unsealed=accepts_unsealed
+            )
         return request, losses
 
 

@@ -14,7 +14,7 @@ from antiphon.dialects.chat import EventsFromHub, request_from_hub, request_to_h
 from antiphon.dialects.chat.wire import ChatWire
 from antiphon.dialects.common.envelope import seal_reasoning, unseal_reasoning
 from antiphon.protocol import codec
-from antiphon.protocol.content import ReasoningText, SummaryText
+from antiphon.protocol.content import OutputTextParam, ReasoningText, SummaryText
 from antiphon.protocol.items import FunctionCallOutputParam, ItemParam, MessageParam, Reasoning, ReasoningParam
 from antiphon.protocol.nesting import MAX_NESTING
 from antiphon.protocol.request import ReasoningConfigParam, ReasoningEffort, Request
@@ -220,21 +220,57 @@ def test_custom_call_keeps_its_reasoning() -> None:
     assert [type(item).__name__ for item in items] == ["ReasoningParam", "CustomToolCallParam"]
 
 
-def test_details_of_other_servers_are_read_as_far_as_possible() -> None:
-    """RSN-1, F-4: texts and summaries are read; the owner of a signature is unknown."""
-    text, summary = {"type": "reasoning.text", "text": "Hm."}, {"type": "reasoning.summary", "summary": "short"}
-    thought = ReasoningParam(summary=[], content=[ReasoningText(text="Hm.")])
-    assert taken({"content": "so", "reasoning_details": [text, summary]})[0][0] == thought
-    assert taken({"content": "so", "reasoning_details": [summary]})[0][0] == ReasoningParam(
-        summary=[SummaryText(text="short")], content=[]
-    )
-    assert taken({"content": "so", "reasoning": "Hm.", "reasoning_details": [text]})[0][0] == thought
-    sealed = {"type": "reasoning.encrypted", "data": "x", "id": 3}
-    (item, _), losses = taken(
-        {"content": "so", "reasoning_details": [{**text, "signature": "s"}, sealed, {"type": "new"}]}
-    )
-    assert (item.encrypted_content, item.content) == ("x", [ReasoningText(text="Hm.")])
-    assert losses == ["messages[1].reasoning_details[0].signature", "messages[1].reasoning_details[2]"]
+TEXT, SUMMARY = {"type": "reasoning.text", "text": "Hm."}, {"type": "reasoning.summary", "summary": "short"}
+
+
+def test_text_of_details_is_read() -> None:
+    """RSN-1: a summary beside a text only repeats it."""
+
+    def read_details(*details: dict[str, Any], **members: Any) -> tuple[Any, Any]:
+        (item, _), losses = taken({"content": "so", "reasoning_details": [*details], **members})
+        assert losses == []
+        return item.content, item.summary
+
+    text, summary = ReasoningText(text="Hm."), SummaryText(text="short")
+    assert read_details(TEXT, SUMMARY) == ([text], [])
+    assert read_details(SUMMARY) == ([], [summary])
+    assert read_details(TEXT, reasoning="Hm.") == ([text], [])
+    assert read_details({**TEXT, "signature": "s"}, {"type": "new", "x": 1}, {"type": "reasoning.text"}) == ([text], [])
+    assert taken({"content": "so", "reasoning_details": [{"type": "new"}]})[0] == [
+        MessageParam(role="assistant", content=[OutputTextParam(text="so")])
+    ]
+
+
+@pytest.mark.parametrize(
+    "details",
+    [
+        [TEXT, SUMMARY],
+        [SUMMARY],
+        [SUMMARY, {**TEXT, "signature": "s"}],
+        [{"type": "reasoning.encrypted", "data": "x", "id": 3}, TEXT, {"type": "new", "x": 1}],
+    ],
+)
+def test_details_of_a_chat_server_are_returned_to_any_chat_server(details: list[dict[str, Any]]) -> None:
+    """RSN-2: unchanged and in their order, with and without a seal."""
+    items, losses = taken({"content": "so", "reasoning_details": details})
+    assert losses == []
+    messages, losses = sent(items, DETAILS)
+    assert messages == [{"role": "assistant", "content": "so", "reasoning_details": details}]
+    assert losses == []
+
+
+def test_details_of_a_server_and_envelopes_stay_apart() -> None:
+    """RSN-2: the server's details come first; an envelope is placed before its call."""
+    sealed = seal_reasoning("router", {"reasoning_details": [SIGNED]})
+    envelope = {"type": "reasoning.encrypted", "data": sealed, "id": "a"}
+    calls = {"tool_calls": [{"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}
+    items, _ = taken({**calls, "reasoning_details": [envelope, {"type": "reasoning.encrypted", "data": "x"}]})
+    assert [item.encrypted_content for item in items[:2]] == [
+        seal_reasoning("any-chat", {"reasoning_details": [{"type": "reasoning.encrypted", "data": "x"}]}),
+        sealed,
+    ]
+    (thought, _), _ = taken({**calls, "reasoning_details": [TEXT, envelope]})
+    assert (thought.content, thought.encrypted_content) == ([ReasoningText(text="Hm.")], sealed)
 
 
 def test_reasoning_survives_two_gateways() -> None:

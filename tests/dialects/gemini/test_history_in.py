@@ -7,12 +7,13 @@ import json
 from typing import Any
 
 import pytest
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 from tests.dialects.gemini.asking import ask, call, model, result, user
 
 from antiphon.dialects.common.envelope import seal_reasoning
 from antiphon.dialects.gemini import request_from_hub
-from antiphon.dialects.gemini.history_in import signature_to_hub
+from antiphon.dialects.gemini.history_in import Signature, read_signature
+from antiphon.dialects.gemini.wire import GeminiWire
 from antiphon.protocol.content import (
     ContentParam,
     InputFileParam,
@@ -35,6 +36,16 @@ PNG = {"inlineData": {"mimeType": "image/png", "data": "AAAA"}}
 
 def assistant_message(text: str) -> MessageParam:
     return MessageParam(role="assistant", content=[OutputTextParam(text=text)])
+
+
+def seal(name: str) -> str:
+    """An envelope of this gateway."""
+    return seal_reasoning("lab", {"name": name})
+
+
+def own_signature(**content: str) -> ReasoningParam:
+    """The signature of a gemini server, as an item of its own."""
+    return ReasoningParam(summary=[], encrypted_content=seal_reasoning("any-gemini", content))
 
 
 def signed(text: str) -> str:
@@ -196,12 +207,12 @@ def test_media_in_a_result_are_kept() -> None:
 def test_thought_with_its_signature_is_one_item() -> None:
     """RSN-1, RSN-2: thoughts in pieces are joined, up to the signed one."""
     items = ask(
-        model({"text": "h", "thought": True}, {"text": "m", "thought": True, "thoughtSignature": signed("seal")}),
+        model({"text": "h", "thought": True}, {"text": "m", "thought": True, "thoughtSignature": signed(seal("seal"))}),
         model({"text": "so", "thought": True}, {"text": "Done"}),
     ).items
     assert items == [
-        ReasoningParam(summary=[], content=[ReasoningText(text="hm")], encrypted_content="seal"),
-        ReasoningParam(summary=[], content=[ReasoningText(text="so")]),
+        ReasoningParam(summary=[], content=[ReasoningText(text="hm")], encrypted_content=seal("seal")),
+        ReasoningParam(summary=[], content=[ReasoningText(text="so")], extra={"gemini:thought": Raw(b"true")}),
         assistant_message("Done"),
     ]
 
@@ -209,23 +220,25 @@ def test_thought_with_its_signature_is_one_item() -> None:
 def test_signature_on_a_call_or_a_text_is_an_item_before_it() -> None:
     """RSN-2."""
     items = ask(
-        model({"text": "one"}, {"text": "two", "thoughtSignature": signed("on text")}),
-        model({**call("a", id="c"), "thoughtSignature": signed("on call")}),
+        model({"text": "one"}, {"text": "two", "thoughtSignature": signed(seal("on text"))}),
+        model({**call("a", id="c"), "thoughtSignature": signed(seal("on call"))}),
     ).items
     assert items == [
         assistant_message("one"),
-        ReasoningParam(summary=[], encrypted_content="on text"),
+        ReasoningParam(summary=[], encrypted_content=seal("on text")),
         assistant_message("two"),
-        ReasoningParam(summary=[], encrypted_content="on call"),
+        ReasoningParam(summary=[], encrypted_content=seal("on call")),
         FunctionCallParam(call_id="c", name="a", arguments="{}"),
     ]
 
 
 def test_signature_after_an_unsigned_thought_seals_it() -> None:
     """RSN-2: in the form in which a client of this dialect receives a thought and its seal."""
-    items = ask(model({"text": "hm", "thought": True}, {"text": "Done", "thoughtSignature": signed("seal")})).items
+    items = ask(
+        model({"text": "hm", "thought": True}, {"text": "Done", "thoughtSignature": signed(seal("seal"))})
+    ).items
     assert items == [
-        ReasoningParam(summary=[], content=[ReasoningText(text="hm")], encrypted_content="seal"),
+        ReasoningParam(summary=[], content=[ReasoningText(text="hm")], encrypted_content=seal("seal")),
         assistant_message("Done"),
     ]
 
@@ -233,12 +246,16 @@ def test_signature_after_an_unsigned_thought_seals_it() -> None:
 def test_signature_alone_on_a_part_follows_the_text() -> None:
     """RSN-2: the last part of a stream."""
     items = ask(
-        model({"text": "Done"}, {"text": "", "thoughtSignature": signed("seal")}, {"thoughtSignature": signed("2")})
+        model(
+            {"text": "Done"},
+            {"text": "", "thoughtSignature": signed(seal("seal"))},
+            {"thoughtSignature": signed(seal("2"))},
+        )
     ).items
     assert items == [
         assistant_message("Done"),
-        ReasoningParam(summary=[], encrypted_content="seal"),
-        ReasoningParam(summary=[], encrypted_content="2"),
+        ReasoningParam(summary=[], encrypted_content=seal("seal")),
+        ReasoningParam(summary=[], encrypted_content=seal("2")),
     ]
 
 
@@ -252,16 +269,61 @@ def test_empty_thought_is_dropped_and_last_thought_is_kept() -> None:
 @pytest.mark.parametrize(
     ("signature", "expected"),
     [
-        (base64.b64encode("ä?>".encode()).decode(), "ä?>"),
-        (base64.urlsafe_b64encode("ä?>".encode()).decode().rstrip("="), "ä?>"),
-        ("/w==", "/w=="),
-        ("no base64!", "no base64!"),
-        ("keins: ä", "keins: ä"),
-        ("abcde", "abcde"),
+        (signed(seal("ä?>")), Signature(envelope=seal("ä?>"))),
+        (signed(seal("ä?>")).rstrip("="), Signature(envelope=seal("ä?>"))),
+        ("skip_thought_signature_validator", Signature()),
+        (signed("skip_thought_signature_validator"), Signature()),
+        *((raw, Signature(raw=raw)) for raw in (signed("text"), "/w==", "no base64!", "keins: ä", "abcde")),
     ],
 )
-def test_signature_of_the_gateway_is_decoded_and_a_foreign_one_is_not(signature: str, expected: str) -> None:
-    assert signature_to_hub(signature) == expected
+def test_signature_is_an_envelope_or_that_of_a_server(signature: str, expected: Signature) -> None:
+    assert read_signature(signature) == expected
+
+
+def test_signatures_of_gemini_servers_stay_on_their_parts() -> None:
+    """RSN-2: in a conversation that never passed a gateway; a signature of a text is an item after it."""
+    contents = [
+        user({"text": "hi"}),
+        model(
+            {"text": "Hm.", "thought": True, "thoughtSignature": "AA=="},
+            {"text": "one", "thoughtSignature": "AQ=="},
+            {"text": "two", "thoughtSignature": "Ag=="},
+            {"executableCode": {"language": "PYTHON", "code": "1"}, "thoughtSignature": "Aw=="},
+            {"functionCall": {"name": "a", "args": {}, "id": "c"}, "thoughtSignature": "BA=="},
+        ),
+        user(result("a", {"output": "1"}, id="c")),
+        model({"text": "Plain.", "thought": True}, {"text": "Done"}, {"text": "", "thoughtSignature": "BQ=="}),
+        user({"text": "more"}),
+    ]
+    asked = ask(*contents)
+    assert asked.lost == []
+    assert asked.items[1:7] == [
+        ReasoningParam(
+            summary=[],
+            content=[ReasoningText(text="Hm.")],
+            encrypted_content=seal_reasoning("any-gemini", {"on": "thought", "signature": "AA==", "text": "Hm."}),
+        ),
+        assistant_message("one"),
+        own_signature(on="text", signature="AQ=="),
+        assistant_message("two"),
+        own_signature(on="text", signature="Ag=="),
+        own_signature(on="part", signature="Aw=="),
+    ]
+    body, losses = request_from_hub(asked.request, GeminiWire(call_ids=True))
+    assert list(losses) == []
+    contents[3]["parts"][1:] = [{"text": "Done", "thoughtSignature": "BQ=="}]  # the end of a stream is joined
+    assert json.loads(body)["contents"] == contents
+
+
+def test_signature_alone_after_an_unsigned_thought_does_not_sign_it() -> None:
+    """RSN-2: the next text or call has the signature of a server."""
+    thought = {"text": "Hm.", "thought": True}
+    parts = [thought, {"text": "", "thoughtSignature": "AQ=="}, {"thoughtSignature": "Ag=="}]
+    asked = ask(user({"text": "hi"}), model(*parts), user({"text": "more"}))
+    body, losses = request_from_hub(asked.request)
+    signatures = [{"text": "", "thoughtSignature": signature} for signature in ("AQ==", "Ag==")]
+    assert json.loads(body)["contents"][1]["parts"] == [thought, *signatures]
+    assert list(losses) == []
 
 
 def test_signature_is_returned_only_to_its_server() -> None:

@@ -21,6 +21,7 @@ from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.losses import Loss
 from antiphon.protocol.nesting import MAX_NESTING
 
+SIGNED_END = {"text": "", "thoughtSignature": "a"}
 FAILED_CALLS = ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MALFORMED_RESPONSE"]
 # The end that clients receive, and whether it names the reason.
 WORDS: dict[ClientDialectName, Callable[[str], tuple[str, bool]]] = {
@@ -112,17 +113,26 @@ def test_two_signatures_after_one_text_are_both_kept() -> None:
     assert summary == ["One", "signed by gemini, on text: a", "signed by gemini, on text: b", "completed"]
 
 
-def test_signature_of_a_truncated_text_is_a_loss() -> None:
-    """ITEM-3: the incomplete item is the last one."""
-    reading = read(parts({"text": "One", "thoughtSignature": "a"}, finishReason="MAX_TOKENS"))
-    assert reading.summary == [
-        "One",
-        "signed by gemini, on text: a",
-        "completed",
-    ]  # the finish reason that `read` adds counts
-    cut = read_frames([frame(parts({"text": "One", "thoughtSignature": "a"}, finishReason="MAX_TOKENS"))])
-    assert cut.summary == ["One (incomplete)", "incomplete: max_output_tokens"]
-    assert paths(cut.losses) == ["thoughtSignature"]
+@pytest.mark.parametrize("pieces", [[{"text": "One", "thoughtSignature": "a"}], [{"text": "One"}, SIGNED_END]])
+def test_signature_of_a_truncated_answer_is_kept(pieces: list[dict[str, Any]]) -> None:
+    """RSN-2, ITEM-3: the server signed the text, so the text is complete."""
+    *others, last = pieces
+    frames = [frame(parts(piece)) for piece in others]
+    cut = read_frames([*frames, frame(parts(last, finishReason="MAX_TOKENS"))])
+    assert cut.summary == ["One", "signed by gemini, on text: a", "incomplete: max_output_tokens"]
+    assert list(cut.losses) == []
+
+
+def test_signature_between_the_texts_of_a_truncated_answer_is_kept() -> None:
+    """RSN-2, ITEM-3: the last text is incomplete, and no signature follows it."""
+    cut = read_frames([frame(parts({"text": "One"}, SIGNED_END, {"text": "Tw"}, finishReason="MAX_TOKENS"))])
+    assert cut.summary == ["One", "signed by gemini, on text: a", "Tw (incomplete)", "incomplete: max_output_tokens"]
+
+
+def test_signature_after_a_truncated_thought_is_kept() -> None:
+    cut = read_frames([frame(parts({"text": "Hm.", "thought": True}, SIGNED_END, finishReason="MAX_TOKENS"))])
+    assert list(cut.losses) == []
+    assert cut.summary[-2:] == ["signed by gemini, on text: a", "incomplete: max_output_tokens"]
 
 
 def test_signature_is_sealed_with_the_maker_of_the_profile() -> None:

@@ -10,6 +10,7 @@ import pytest
 from msgspec import UNSET, Raw
 from tests.dialects.messages.client_asking import read
 
+from antiphon.dialects.common.envelope import seal_reasoning
 from antiphon.dialects.messages.wire import block_from_item
 from antiphon.protocol.content import (
     InputFileParam,
@@ -95,15 +96,32 @@ def test_assistant_message_is_split_into_items_in_order() -> None:
         {"type": "tool_use", "id": "toolu_2", "name": "look", "input": {}},
         {"type": "text", "text": "So."},
     )
+    first, second, redacted = (
+        seal_reasoning("any-messages", content)
+        for content in (
+            {"thinking": "hm", "signature": "sig-1"},
+            {"thinking": "", "signature": "sig-2"},
+            {"redacted": "sealed"},
+        )
+    )
     assert items == [
-        ReasoningParam(summary=[], content=[ReasoningText(text="hm")], encrypted_content="sig-1"),
-        ReasoningParam(summary=[], encrypted_content="sealed"),
+        ReasoningParam(summary=[], content=[ReasoningText(text="hm")], encrypted_content=first),
+        ReasoningParam(summary=[], encrypted_content=redacted),
         MessageParam(role="assistant", content=[OutputTextParam(text="I look."), OutputTextParam(text="Twice.")]),
         FunctionCallParam(call_id="toolu_1", name="look", arguments='{"at":"ä"}', extra=CACHE_EXTRA),
-        ReasoningParam(summary=[], encrypted_content="sig-2"),
+        ReasoningParam(summary=[], encrypted_content=second),
         FunctionCallParam(call_id="toolu_2", name="look", arguments="{}"),
         MessageParam(role="assistant", content=[OutputTextParam(text="So.")]),
     ]
+
+
+def test_envelope_is_the_seal_as_it_is() -> None:
+    """RSN-2: a signature or redacted data that this gateway wrote."""
+    sealed = seal_reasoning("lab", {"x": 1})
+    thought, redacted = assistant_items(
+        {"type": "thinking", "thinking": "hm", "signature": sealed}, {"type": "redacted_thinking", "data": sealed}
+    )
+    assert (thought.encrypted_content, redacted.encrypted_content) == (sealed, sealed)
 
 
 def test_unsigned_thinking_has_no_seal() -> None:

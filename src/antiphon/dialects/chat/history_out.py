@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from msgspec import UNSET, UnsetType
 
 from antiphon.dialects.chat.content_out import ContentFromHub, text_or_parts
-from antiphon.dialects.chat.reasoning import own_envelope
+from antiphon.dialects.chat.reasoning import client_details, own_envelope
 from antiphon.dialects.chat.wire import ChatWire, CustomOut, FunctionOut, MessageOut, PartOut, ToolCallOut
 from antiphon.dialects.common import freeform_tools
 from antiphon.dialects.common.history import (
@@ -206,8 +206,9 @@ class _MessageWriter:
                 continue
             sealed = envelope.content if envelope is not None else {}
             own_details, own_text = sealed.get("reasoning_details"), sealed.get("reasoning_content")
-            if isinstance(own_details, list) and not is_silent:
-                details += own_details
+            returned_details = own_details if isinstance(own_details, list) else client_details(item)
+            if returned_details and not is_silent:
+                details += returned_details
             elif (content or summary or sealed) and (is_silent or not is_wanted):
                 self._losses.add(path, "earlier reasoning", "the server does not support it")
             if is_wanted and not is_silent:

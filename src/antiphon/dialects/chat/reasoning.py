@@ -1,7 +1,8 @@
 """Reasoning of Chat servers and clients, and how it is returned to the server that made it (RSN-2).
 
 Servers send a text or `reasoning_details`. Both are sealed unchanged in an envelope. Clients get the envelope as an
-encrypted detail, which is the one form of encrypted reasoning that chat clients send back.
+encrypted detail, which is the one form of encrypted reasoning that chat clients send back. Details of another form are
+those of a chat server: any chat server gets them back unchanged, in an envelope if they contain more than text.
 """
 
 from __future__ import annotations
@@ -9,9 +10,14 @@ from __future__ import annotations
 import json
 from typing import Any, Final, NamedTuple
 
-from antiphon.dialects.chat.wire import ChatWire, MessageIn
-from antiphon.dialects.common.envelope import Envelope, seal_reasoning, unseal_reasoning
+import msgspec
+from msgspec import UNSET, Raw
+from msgspec.structs import replace
+
+from antiphon.dialects.chat.wire import REASONING_DETAILS, ChatWire, MessageIn
+from antiphon.dialects.common.envelope import Envelope, client_maker, seal_reasoning, unseal_reasoning
 from antiphon.dialects.common.surrogates import SurrogateJoiner
+from antiphon.protocol import codec
 from antiphon.protocol.content import Content, ReasoningText, SummaryText
 from antiphon.protocol.items import ReasoningParam
 from antiphon.protocol.losses import Losses
@@ -54,9 +60,9 @@ def has_content(detail: dict[str, Any]) -> bool:
 
 
 def own_envelope(item: ReasoningParam, maker: str) -> Envelope | None:
-    """Return the envelope of an item that `maker` made. None for another maker, or without an envelope."""
+    """Return the envelope of an item that `maker` or an unknown chat server made; None for any other item."""
     envelope = unseal_reasoning(item.encrypted_content)
-    return envelope if envelope is not None and envelope.maker == maker else None
+    return envelope if envelope is not None and envelope.is_for(maker, "chat") else None
 
 
 class ReturnedReasoning(NamedTuple):
@@ -67,40 +73,59 @@ class ReturnedReasoning(NamedTuple):
 
 
 def reasoning_to_hub(message: MessageIn, path: str, losses: Losses) -> list[ReturnedReasoning]:
-    """Translate the reasoning of a message. If there are several encrypted details, the first item gets the text."""
+    """Translate the reasoning of a message. The first item has the text, and the details of chat servers."""
     text_field = message.reasoning_content or message.reasoning
     text = text_field if isinstance(text_field, str) else ""
     if message.reasoning and message.reasoning != text:
         losses.add(f"{path}.reasoning", "reasoning in a second form", "a reasoning item has one text")
-    sealed: list[tuple[str, str | None]] = []
-    texts: list[str] = []
-    summary: list[Content] = []
-    for index, detail in enumerate(message.reasoning_details or ()):
-        match detail:
-            case {"type": "reasoning.encrypted", "data": str() as data} if data:
-                call_id = detail.get("id")
-                sealed.append((data, call_id if isinstance(call_id, str) else None))
-            case {"type": "reasoning.text", "text": str() as piece, **rest}:
-                texts.append(piece)
-                if rest.get("signature"):
-                    why = "the server that made it is unknown"
-                    losses.add(f"{path}.reasoning_details[{index}].signature", "the signature of a reasoning text", why)
-            case {"type": "reasoning.summary", "summary": str() as piece}:
-                summary.append(SummaryText(text=piece))
-            case _:
-                losses.add(f"{path}.reasoning_details[{index}]", "a detail of the reasoning", "it has an unknown form")
-    text = text or "".join(texts)
+    details = message.reasoning_details or []
+    envelopes = [detail for detail in details if _is_envelope(detail)]
+    server_details = [detail for detail in details if not _is_envelope(detail)]
+    text = text or "".join(_texts(server_details, "reasoning.text"))
     content: list[Content] = [ReasoningText(text=text)] if text else []
-    if content:
-        summary = []  # servers that send both repeat the summary in the text
-    if not sealed:
-        return [ReturnedReasoning(ReasoningParam(summary=summary, content=content))] if content or summary else []
-    (data, call_id), *others = sealed
-    first = ReturnedReasoning(ReasoningParam(summary=summary, content=content, encrypted_content=data), call_id)
-    return [
-        first,
-        *(ReturnedReasoning(ReasoningParam(summary=[], encrypted_content=data), call_id) for data, call_id in others),
+    # Servers that send both repeat the summary in the text.
+    summary: list[Content] = [
+        SummaryText(text=piece) for piece in _texts(server_details, "reasoning.summary") if not content
     ]
+    items = [
+        ReturnedReasoning(ReasoningParam(summary=[], encrypted_content=detail["data"]), _call_id(detail))
+        for detail in envelopes
+    ]
+    if any(map(_has_more_than_text, server_details)):
+        sealed = seal_reasoning(client_maker("chat"), {"reasoning_details": server_details})
+        return [
+            ReturnedReasoning(ReasoningParam(summary=summary, content=content, encrypted_content=sealed)),
+            *items,
+        ]
+    extra = {REASONING_DETAILS: Raw(codec.encode(server_details))} if server_details else UNSET
+    if items:
+        (first, call_id), *others = items
+        return [ReturnedReasoning(replace(first, summary=summary, content=content, extra=extra), call_id), *others]
+    if content or summary:
+        return [ReturnedReasoning(ReasoningParam(summary=summary, content=content, extra=extra))]
+    return []
+
+
+def client_details(item: ReasoningParam) -> list[dict[str, Any]]:
+    """Return the details without signatures that a chat client sent."""
+    raw = (item.extra or {}).get(REASONING_DETAILS)
+    return msgspec.json.decode(raw, type=list[dict[str, Any]]) if raw is not None else []
+
+
+def _is_envelope(detail: dict[str, Any]) -> bool:
+    data = detail.get("data")
+    return detail.get("type") == "reasoning.encrypted" and isinstance(data, str) and unseal_reasoning(data) is not None
+
+
+def _call_id(detail: dict[str, Any]) -> str | None:
+    call_id = detail.get("id")
+    return call_id if isinstance(call_id, str) else None
+
+
+def _texts(details: list[dict[str, Any]], kind: str) -> list[str]:
+    """Return the texts of the details of a type."""
+    texts = [detail.get(TEXT_MEMBER_OF_TYPE[kind]) for detail in details if detail.get("type") == kind]
+    return [text for text in texts if isinstance(text, str)]
 
 
 def _has_more_than_text(detail: dict[str, Any]) -> bool:

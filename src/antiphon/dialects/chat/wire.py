@@ -49,6 +49,8 @@ from antiphon.protocol.tools import (
 PREFIX: Final = "chat:"
 #: In the `extra` of a hub request: the stream options of a Chat client, except obfuscation.
 STREAM_OPTIONS: Final = "chat:stream_options"
+#: In the `extra` of a reasoning item: the reasoning details that a Chat client sent, if they contain only text.
+REASONING_DETAILS: Final = "chat:reasoning_details"
 
 
 class ChatWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

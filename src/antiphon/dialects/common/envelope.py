@@ -3,6 +3,9 @@
 A server's signatures, redacted blocks and encrypted thoughts go into an envelope with the name of their maker. When the
 envelope comes back with the history, it is opened only for that maker. Each dialect defines the content. The envelope
 itself is not encrypted: makers check their own signatures.
+
+A client may also send reasoning that never passed a gateway. Its maker is unknown, but it was made for the client's
+dialect: its envelope has the maker of `client_maker`, and every server of that dialect gets it back.
 """
 
 from __future__ import annotations
@@ -23,6 +26,15 @@ class Envelope(Struct, frozen=True):
 
     maker: str
     content: dict[str, Any]
+
+    def is_for(self, maker: str, dialect: str) -> bool:
+        """Whether a server of `dialect` with this maker gets the content back."""
+        return self.maker in (maker, client_maker(dialect))
+
+
+def client_maker(dialect: str) -> str:
+    """The maker of reasoning that clients of `dialect` send without an envelope."""
+    return f"any-{dialect}"
 
 
 def seal_reasoning(maker: str, content: dict[str, Any]) -> str:

@@ -81,17 +81,13 @@ class AnswerToHub:
         self._citations = candidate.citation_metadata or self._citations
 
     def finish(self, outcome: StreamOutcome) -> None:
-        """End the answer. Complete items are closed here; the others are closed with the response."""
+        """End the answer. Complete items are closed here; the others are closed with the response. A text is complete
+        when its signature has arrived, even if the answer is not.
+        """
         self._write_citations()
-        if outcome == "completed":
+        if outcome == "completed" or self._text_signature:
             self._end_message()
             self._end_reasoning()
-        elif self._text_signature:
-            self._losses.add(
-                "thoughtSignature",
-                "the signature of a truncated text",
-                "it does not match the text",
-            )
 
     # Parts
 

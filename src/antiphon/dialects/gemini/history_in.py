@@ -1,26 +1,30 @@
 """Translates a gemini client's contents to hub items. Each part becomes an item or a content part; the order stays.
 
 Consecutive text parts of the model become one message, because clients send back the pieces of a stream. A signature is
-sealed reasoning (RSN-2): a member of the thought's item, or an item before any other part. Clients may omit the ids of
-calls. Calls without ids are numbered through the whole conversation, so one conversation always gets the same ids. A
-result without an id belongs to the first unanswered call of that name in the preceding turn.
+sealed reasoning (RSN-2). An envelope of this gateway is a member of the open thought, or an item before its part. The
+signature of a gemini server is put into an envelope where `answer_in` puts it: in its thought, after a text, or before
+any other part. Clients may omit the ids of calls. Calls without ids are numbered through the whole conversation, so one
+conversation always gets the same ids. A result without an id belongs to the first unanswered call of that name in the
+preceding turn.
 """
 
 from __future__ import annotations
 
 import base64
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
+from antiphon.dialects.common.envelope import client_maker, seal_reasoning, unseal_reasoning
 from antiphon.dialects.common.placeholders import placeholder_for
 from antiphon.dialects.common.tool_errors import ERROR_MARK
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.gemini.content_in import media_to_hub, standard_base64
 from antiphon.dialects.gemini.wire import (
     PREFIX,
+    THOUGHT_FIELD,
     TOOL_RESPONSE_FIELD,
     ContentIn,
     FunctionCallIn,
@@ -79,12 +83,22 @@ def instructions_to_hub(request: RequestIn, losses: Losses) -> str | UnsetType:
     return "\n".join(part.text for part in parts if part.text) or UNSET
 
 
-def signature_to_hub(signature: str) -> str:
-    """The sealed text in a signature that this gateway wrote; any other signature unchanged."""
+class Signature(NamedTuple):
+    """The signature of a part: an envelope of this gateway, or the signature of a gemini server. One is empty."""
+
+    envelope: str = ""
+    raw: str = ""
+
+
+def read_signature(signature: str) -> Signature:
+    """The signature of a part. A placeholder for a missing signature is no signature."""
     try:
-        return base64.b64decode(standard_base64(signature), validate=True).decode()
+        text = base64.b64decode(standard_base64(signature), validate=True).decode()
     except ValueError:  # not base64, or not UTF-8 inside
-        return signature
+        text = signature
+    if unseal_reasoning(text) is not None:
+        return Signature(envelope=text)
+    return Signature(raw="" if text in PLACEHOLDER_SIGNATURES else signature)
 
 
 class CallIds:
@@ -152,20 +166,26 @@ class _ItemCollector:
     # Parts of the model
 
     def _add_model_part(self, part: PartIn, path: str) -> None:
+        signature = read_signature(part.thought_signature) if part.thought_signature else NO_SIGNATURE
         if part.thought and isinstance(part.text, str):
             report_unknown_fields(part, path, self._losses)
             self._add_thought(part.text)
-            self._add_signature(part)
+            self._sign_thought(signature)
             return
-        self._add_signature(part)
+        self._add_envelope(signature.envelope)
         if isinstance(part.text, str):
             report_unknown_fields(part, path, self._losses)
             self._add_text(part.text)
+            self._add_raw_signature(signature.raw, "text")
         elif (item := self._call_or_output(part, path)) is not None:
+            self._add_raw_signature(signature.raw, "call")
             self._add_item(item)
         elif native := _native_part(part):
+            self._add_raw_signature(signature.raw, "part")
             self._add_item(UnknownItem(kind=native.kind, raw=native.raw))
-        elif not part.thought_signature:
+        elif part.thought_signature:
+            self._add_raw_signature(signature.raw, "text")
+        else:
             self._losses.add(path, "a part without content")
 
     def _add_thought(self, text: str) -> None:
@@ -179,20 +199,33 @@ class _ItemCollector:
             self._end_thought()
             self._text_pieces.append(text)
 
-    def _add_signature(self, part: PartIn) -> None:
-        """Add a signature to the open thought, or as a reasoning item of its own."""
-        sealed = signature_to_hub(part.thought_signature) if part.thought_signature else ""
-        if sealed and sealed not in PLACEHOLDER_SIGNATURES:
+    def _sign_thought(self, signature: Signature) -> None:
+        """Add the signature of the open thought, which ends with it."""
+        if signature.envelope:
+            self._end_thought(signature.envelope)
+        elif signature.raw:
+            text = "".join(self._thought_pieces or ())
+            self._end_thought(_seal({"on": "thought", "signature": signature.raw, "text": text}))
+
+    def _add_envelope(self, envelope: str) -> None:
+        """Add an envelope to the open thought, or as a reasoning item of its own."""
+        if envelope:
             if self._thought_pieces is None:
                 self._add_thought("")
-            self._end_thought(sealed)
+            self._end_thought(envelope)
+
+    def _add_raw_signature(self, signature: str, on: Literal["text", "call", "part"]) -> None:
+        """Add a server's own signature as a reasoning item of its own."""
+        if signature:
+            self._add_item(ReasoningParam(summary=[], encrypted_content=_seal({"on": on, "signature": signature})))
 
     def _end_thought(self, sealed: str | UnsetType = UNSET) -> None:
         if self._thought_pieces is not None:
             text = "".join(self._thought_pieces)
             content: list[HubContent] | UnsetType = [ReasoningText(text=text)] if text else UNSET
             if text or sealed:
-                self._items.append(ReasoningParam(summary=[], content=content, encrypted_content=sealed))
+                extra = UNSET if sealed else {THOUGHT_FIELD: Raw(b"true")}
+                self._items.append(ReasoningParam(summary=[], content=content, encrypted_content=sealed, extra=extra))
             self._thought_pieces = None
 
     def _end_text(self) -> None:
@@ -282,6 +315,11 @@ class _ItemCollector:
         return replace(media, extra=unknown_fields_of(part) or UNSET)
 
 
+def _seal(content: dict[str, str]) -> str:
+    """An envelope for the signature of an unknown server of this dialect."""
+    return seal_reasoning(client_maker("gemini"), content)
+
+
 def _native_part(part: PartIn) -> UnknownContent | None:
     """ITEM-5: a part that only servers of this dialect know, with all its members; None if it has no content."""
     members = msgspec.json.decode(codec.encode(part), type=dict[str, Raw])
@@ -318,6 +356,7 @@ def _result_text(result: FunctionResponseIn) -> _ResultText:
             return _ResultText(codec.encode(response).decode(), False)
 
 
+NO_SIGNATURE: Final = Signature()
 #: Values that clients send when they have no signature. `history_from_hub` adds the value that a server expects.
 PLACEHOLDER_SIGNATURES: Final = frozenset({"skip_thought_signature_validator", "context_engineering_is_the_way_to_go"})
 #: Members that any part may have, and members that qualify another member of the part.

@@ -36,6 +36,7 @@ from antiphon.dialects.gemini.content_out import AnyPartOut, ContentFromHub
 from antiphon.dialects.gemini.tools_out import GeminiToolNames
 from antiphon.dialects.gemini.wire import (
     PREFIX,
+    THOUGHT_FIELD,
     TOOL_RESPONSE_FIELD,
     ContentOut,
     FunctionCallOut,
@@ -219,12 +220,20 @@ class _ContentWriter:
             else:
                 is_first = entry is turn.calls[0]
                 self._add_parts("model", [self._call_part(entry, signatures, needs_signature=is_first and is_current)])
-        if signature := signatures.take_for_text():
-            self._add_parts("model", [PartOut(text="", thought_signature=signature)])
-        if signatures.take_for_other():
-            self._losses.add("input", "a signature whose call is missing", "it is valid only with that call")
+        self._add_signature_part(signatures)
+        self._drop_signature(signatures)
         if turn.calls:
             self._add_results(turn.calls)
+
+    def _add_signature_part(self, signatures: _PendingSignatures) -> None:
+        """Add the pending signature of a text, which did not follow, on an empty part."""
+        if signature := signatures.take_for_text():
+            self._add_parts("model", [PartOut(text="", thought_signature=signature)])
+
+    def _drop_signature(self, signatures: _PendingSignatures) -> None:
+        """Drop the pending signature of a call, which did not follow."""
+        if signatures.take_for_other():
+            self._losses.add("input", "a signature whose call is missing", "it is valid only with that call")
 
     def _add_message(self, message: PlacedItem[MessageParam], signatures: _PendingSignatures) -> None:
         self._message_losses.report_fields(message)
@@ -236,7 +245,11 @@ class _ContentWriter:
         path, item = reasoning.path, reasoning.item
         report_unknown_fields(item, path, self._losses)
         envelope = unseal_reasoning(item.encrypted_content)
-        if envelope is None or envelope.maker != self._wire.maker:
+        if envelope is None and THOUGHT_FIELD in (item.extra or {}):
+            thoughts = self._content.texts(item.content or [], path, "content")
+            self._add_parts("model", [PartOut(text=text, thought=True) for text in thoughts])
+            return
+        if envelope is None or not envelope.is_for(self._wire.maker, "gemini"):
             if item.encrypted_content or item.content or item.summary:
                 self._losses.add(path, "earlier reasoning", "the server accepts only reasoning that it sealed itself")
             return
@@ -245,8 +258,10 @@ class _ContentWriter:
                 self._add_parts("model", [PartOut(text=text, thought=True, thought_signature=signature)])
             case {"on": "text", "signature": str() as signature}:
                 if not self._sign_last_text(signature):
+                    self._add_signature_part(signatures)
                     signatures.text_signature = signature
             case {"on": "call" | "part", "signature": str() as signature}:
+                self._drop_signature(signatures)
                 signatures.other_signature = signature
             # Anything else is a summary of thoughts, which the server sends but does not accept: leaving it out is no
             # loss.
@@ -257,7 +272,7 @@ class _ContentWriter:
             return False
         parts = self._contents[-1].parts
         last = parts[-1]
-        if type(last) is not PartOut or last.text is UNSET or last.thought_signature:
+        if type(last) is not PartOut or last.text is UNSET or last.thought or last.thought_signature:
             return False
         parts[-1] = replace(last, thought_signature=signature)
         return True

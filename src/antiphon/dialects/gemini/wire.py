@@ -21,6 +21,8 @@ from antiphon.protocol.tools import JsonSchema
 PREFIX: Final = "gemini:"
 #: In the `extra` of a tool output item: the original object of a client of this dialect.
 TOOL_RESPONSE_FIELD: Final = "gemini:response"
+#: In the `extra` of a reasoning item: true if a client of this dialect sent it as a thought without a signature.
+THOUGHT_FIELD: Final = "gemini:thought"
 #: Members of the body; every other field of this dialect is a member of `generationConfig`.
 TOP_LEVEL_FIELDS: Final = frozenset({"safetySettings", "cachedContent", "labels", "toolConfig", "serviceTier"})
 

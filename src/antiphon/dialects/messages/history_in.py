@@ -1,14 +1,16 @@
 """Translates a client's messages to hub items, in order: thoughts, texts, calls and results become separate items.
 
-The signature of a thinking block is the sealed reasoning of any maker; it is not checked here (RSN-2).
+The signature of a thinking block is an envelope of this gateway, or the signature of a server of this dialect, which is
+put into an envelope of its own (RSN-2). Neither is checked here.
 """
 
 from __future__ import annotations
 
-from typing import assert_never
+from typing import Any, assert_never
 
 from msgspec import UNSET, UnsetType
 
+from antiphon.dialects.common.envelope import client_maker, seal_reasoning, unseal_reasoning
 from antiphon.dialects.common.history import InstructionsAndItems
 from antiphon.dialects.common.tool_errors import IS_ERROR
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
@@ -83,11 +85,11 @@ def _block_to_item(block: ThinkingBlockIn | RedactedThinkingBlockIn | ToolUseBlo
     match block:
         case ThinkingBlockIn(thinking=text):
             content: list[Content] | UnsetType = [ReasoningText(text=text)] if text else UNSET
-            return ReasoningParam(
-                summary=[], content=content, encrypted_content=block.signature or UNSET, extra=block.extra
-            )
-        case RedactedThinkingBlockIn():
-            return ReasoningParam(summary=[], encrypted_content=block.data, extra=block.extra)
+            signature = block.signature or ""
+            sealed = _seal(signature, {"thinking": text, "signature": signature}) if signature else UNSET
+            return ReasoningParam(summary=[], content=content, encrypted_content=sealed, extra=block.extra)
+        case RedactedThinkingBlockIn(data=data):
+            return ReasoningParam(summary=[], encrypted_content=_seal(data, {"redacted": data}), extra=block.extra)
         case ToolUseBlockIn():
             arguments = codec.encode(block.input).decode()
             return FunctionCallParam(
@@ -98,6 +100,11 @@ def _block_to_item(block: ThinkingBlockIn | RedactedThinkingBlockIn | ToolUseBlo
             return FunctionCallOutputParam(call_id=block.tool_use_id, output=_tool_output(block), extra=extra)
         case _ as never:
             assert_never(never)
+
+
+def _seal(seal: str, content: dict[str, Any]) -> str:
+    """The envelope that a client sends back; else a new one with `content`, for any server of this dialect."""
+    return seal if unseal_reasoning(seal) is not None else seal_reasoning(client_maker("messages"), content)
 
 
 def _tool_output(block: ToolResultBlockIn) -> str | list[ToolOutputContentParam]:

@@ -277,7 +277,7 @@ class _MessageWriter:
                 if not item.encrypted_content
                 else "another server sealed it"
             )
-        elif envelope.maker != self._wire.maker:
+        elif not envelope.is_for(self._wire.maker, "messages"):
             why = f"{envelope.maker} made it, and only its servers accept it"
         else:
             match envelope.content:

@@ -58,16 +58,20 @@ def reasoning_as_text(request: Request, losses: Losses, options: ReasoningAsText
     return change_items(request, change)
 
 
-def foreign_reasoning_as_text(request: Request, losses: Losses, maker: str, *, accepts_unsealed: bool) -> Request:
-    """RSN-3: send reasoning that `maker` did not make as text. Reasoning without a seal has no maker;
-    `accepts_unsealed` is whether the server accepts it as reasoning."""
+def foreign_reasoning_as_text(
+    request: Request, losses: Losses, maker: str, dialect: str, *, accepts_unsealed: bool
+) -> Request:
+    """RSN-3: send reasoning as text if neither `maker` nor an unknown server of `dialect` made it. Reasoning without a
+    seal has no maker; `accepts_unsealed` is whether the server accepts it as reasoning."""
 
     def change(path: str, item: ItemParam) -> ItemParam | None:
         if not isinstance(item, ReasoningParam):
             return item
         envelope = unseal_reasoning(item.encrypted_content) if item.encrypted_content else None
         is_foreign = (
-            envelope.maker != maker if envelope is not None else not item.encrypted_content and not accepts_unsealed
+            not envelope.is_for(maker, dialect)
+            if envelope is not None
+            else not item.encrypted_content and not accepts_unsealed
         )
         return (
             _reasoning_as_message(_with_unsealed_text(item, envelope), path, losses, ReasoningAsTextOptions())
