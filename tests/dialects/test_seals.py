@@ -56,7 +56,7 @@ BODIES: dict[ClientDialectName, dict[str, Any]] = {
 def test_seal_is_sent_to_servers_of_its_dialect_only(client: ClientDialectName, server: ServerDialectName) -> None:
     request, losses = CLIENT_DIALECTS[client].request_to_hub(json.dumps(BODIES[client]).encode())
     assert list(losses) == []
-    sent, losses = SERVER_DIALECTS[server].request_from_hub(request)
+    sent, losses = SERVER_DIALECTS[server].request_from_hub(request, SERVER_DIALECTS[server].wire_type())
     if client == server:
         history = "contents" if client == "gemini" else "messages"
         assert json.loads(sent)[history] == BODIES[client][history]

@@ -318,11 +318,10 @@ def test_signatures_of_gemini_servers_stay_on_their_parts() -> None:
 def test_signature_alone_after_an_unsigned_thought_does_not_sign_it() -> None:
     """RSN-2: the next text or call has the signature of a server."""
     thought = {"text": "Hm.", "thought": True}
-    parts = [thought, {"text": "", "thoughtSignature": "AQ=="}, {"thoughtSignature": "Ag=="}]
-    asked = ask(user({"text": "hi"}), model(*parts), user({"text": "more"}))
+    first, second = {"text": "", "thoughtSignature": "AQ=="}, {"thoughtSignature": "Ag=="}
+    asked = ask(user({"text": "hi"}), model(thought, first, second), user({"text": "more"}))
     body, losses = request_from_hub(asked.request)
-    signatures = [{"text": "", "thoughtSignature": signature} for signature in ("AQ==", "Ag==")]
-    assert json.loads(body)["contents"][1]["parts"] == [thought, *signatures]
+    assert json.loads(body)["contents"][1]["parts"] == [thought, first, {"text": "", **second}]
     assert list(losses) == []
 
 

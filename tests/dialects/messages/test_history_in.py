@@ -118,10 +118,12 @@ def test_assistant_message_is_split_into_items_in_order() -> None:
 def test_envelope_is_the_seal_as_it_is() -> None:
     """RSN-2: a signature or redacted data that this gateway wrote."""
     sealed = seal_reasoning("lab", {"x": 1})
-    thought, redacted = assistant_items(
+    assert assistant_items(
         {"type": "thinking", "thinking": "hm", "signature": sealed}, {"type": "redacted_thinking", "data": sealed}
-    )
-    assert (thought.encrypted_content, redacted.encrypted_content) == (sealed, sealed)
+    ) == [
+        ReasoningParam(summary=[], content=[ReasoningText(text="hm")], encrypted_content=sealed),
+        ReasoningParam(summary=[], encrypted_content=sealed),
+    ]
 
 
 def test_unsigned_thinking_has_no_seal() -> None:
