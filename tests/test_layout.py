@@ -67,7 +67,6 @@ TESTED_BY = {
     "gateway/test_output_limits.py": ["protocol/output_limits.py"],
     "gateway/test_recording.py": ["gateway/ids.py"],
     "gateway/test_turn.py": ["gateway/context.py", "gateway/prepare_turn.py"],
-    "http/test_websocket.py": ["http/websocket_handshake.py"],
     "ops/test_run.py": ["api/serve_api.py", "ops/services.py"],
     "ops/test_telemetry.py": ["ops/otel.py"],
     "probe/test_conclusions.py": ["probe/*.py"],

@@ -15,7 +15,7 @@ from antiphon.config import Config
 from antiphon.http.access_policy import AccessPolicy
 from antiphon.http.connection import HttpProtocol
 from antiphon.http.websocket import WebSocket, WebSocketRoutes
-from antiphon.http.websocket_frames import FrameReader, ReceivedFrame, text_frame
+from antiphon.http.websocket_protocol import FrameReader, ReceivedFrame, text_frame
 
 MAX_MESSAGE = 16 * 1024 * 1024
 

@@ -21,7 +21,7 @@ from antiphon.gateway.client_dialect import dialect_at_path
 from antiphon.gateway.ids import new_id
 from antiphon.http.asgi import Headers, RequestCycle, Scope, connection_error_headers, encode_head
 from antiphon.http.websocket import WebSocket, WebSocketRoutes
-from antiphon.http.websocket_handshake import BadHandshake
+from antiphon.http.websocket_protocol import BadHandshake
 
 HEAD_LIMIT: Final = 64 * 1024
 MAX_HEADERS: Final = 100

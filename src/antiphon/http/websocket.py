@@ -19,7 +19,7 @@ from antiphon.gateway.ids import new_id
 from antiphon.gateway.request_scope import call_listener
 from antiphon.http.access_policy import AccessPolicy, Caller
 from antiphon.http.asgi import Headers, Scope
-from antiphon.http.websocket_frames import (
+from antiphon.http.websocket_protocol import (
     PING,
     BinaryMessage,
     CloseFrame,
@@ -30,11 +30,12 @@ from antiphon.http.websocket_frames import (
     PongFrame,
     ReceivedFrame,
     TextMessage,
+    check_handshake,
     close_frame,
+    handshake_response,
     pong_frame,
     text_frame,
 )
-from antiphon.http.websocket_handshake import check_handshake, handshake_response
 
 LOG: Final = logging.getLogger("antiphon.http.websocket")
 

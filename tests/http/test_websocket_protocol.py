@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.websocket_client import frame
 from wsproto.frame_protocol import FrameProtocol
 
-from antiphon.http.websocket_frames import (
+from antiphon.http.websocket_protocol import (
     PING,
     BinaryMessage,
     CloseFrame,
