@@ -14,6 +14,7 @@ import sys
 import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ from msgspec.structs import replace
 from tests.running import BOUND, running, until
 
 from antiphon import sse
-from antiphon.config import key_hash, parse_config
+from antiphon.config import parse_config
 from antiphon.errors import ConfigError
 from antiphon.protocol.codec import decode_event, decode_response
 from antiphon.protocol.events import OutputTextDelta
@@ -449,7 +450,7 @@ def test_trace_blocks_list_show_and_replay(gateway: Gateway) -> None:
 
 def test_key_block_creates_a_working_key(tmp_path: Path) -> None:
     key, digest = _run(["sh", "-e"], MAKE_KEY, tmp_path).split()[:2]
-    assert digest == key_hash(key.encode()).hex()
+    assert digest == sha256(key.encode()).hexdigest()
     config = parse_config(re.sub(r"[0-9a-f]{64}", digest, KEYS), "antiphon.toml", {})
     assert (config.server.host, [each.name for each in config.keys]) == ("0.0.0.0", ["alice"])
     here = replace(config, server=replace(config.server, host="127.0.0.1"))

@@ -11,12 +11,13 @@ import re
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from typing import Any
 
 import msgspec
 from tests.running import Running, one_upstream, read_all, running, until
 
-from antiphon.config import Config, KeyConfig, Timeouts, key_hash
+from antiphon.config import Config, KeyConfig, Timeouts
 from antiphon.testing import ChatServer, ReceivedRequest, ResponsesServer, text, turn
 from antiphon.testing.harness import FakeServer
 from antiphon.upstream.http import HttpTransport
@@ -208,7 +209,7 @@ def probed(*, keys: bool = False, dialect: str = "chat", strict: bool = True, **
 
 def _with(config: Config, keys: bool, server: Mapping[str, Any]) -> Config:
     known = (
-        [KeyConfig(name="alice", sha256=key_hash(ALICE.encode()).hex()), KeyConfig(name="bob", env="BOB_KEY")]
+        [KeyConfig(name="alice", sha256=sha256(ALICE.encode()).hexdigest()), KeyConfig(name="bob", env="BOB_KEY")]
         if keys
         else []
     )

@@ -10,6 +10,7 @@ import asyncio
 import threading
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -21,7 +22,7 @@ from tests.store import postgres_server
 from tests.websocket_client import WebSocketClient, open_websocket
 
 from antiphon import sse, testing
-from antiphon.config import Config, KeyConfig, StoreConfig, Timeouts, UpstreamConfig, key_hash
+from antiphon.config import Config, KeyConfig, StoreConfig, Timeouts, UpstreamConfig
 from antiphon.errors import StorageUnavailable
 from antiphon.protocol.codec import decode_event
 from antiphon.protocol.events import StreamEvent
@@ -259,7 +260,8 @@ def lab(
             UpstreamConfig(name="away", dialect="chat", base_url="http://127.0.0.1:1/v1", models=["away-1"]),
         ]
         owners = [
-            KeyConfig(name=name, sha256=key_hash(key.encode()).hex()) for name, key in (("alice", ALICE), ("bob", BOB))
+            KeyConfig(name=name, sha256=sha256(key.encode()).hexdigest())
+            for name, key in (("alice", ALICE), ("bob", BOB))
         ]
         settled = Config(
             upstreams=upstreams,

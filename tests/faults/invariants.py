@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from hashlib import sha256
 from typing import Any, TypeVar
 
 import msgspec
@@ -20,7 +21,7 @@ from tests.api.probing import ALICE, UPSTREAM_KEY, Answer, Watched, head
 from tests.running import BOUND, Running, read_all, running, until
 
 from antiphon import testing
-from antiphon.config import Config, KeyConfig, StoreConfig, Timeouts, UpstreamConfig, key_hash
+from antiphon.config import Config, KeyConfig, StoreConfig, Timeouts, UpstreamConfig
 from antiphon.protocol.codec import decode_event, decode_response
 from antiphon.protocol.events import ErrorEvent, StreamEvent, TerminalEvent
 from antiphon.protocol.grammar import find_violations
@@ -217,7 +218,7 @@ def laboratory(
             *others,
             UpstreamConfig(name="lab", models=["*"], **usual),
         ]
-        keys = [KeyConfig(name="alice", sha256=key_hash(ALICE.encode()).hex())]
+        keys = [KeyConfig(name="alice", sha256=sha256(ALICE.encode()).hexdigest())]
         config = Config(upstreams=upstreams, keys=keys, store=store or StoreConfig(url="off"))
         with running(config, environ={"LAB_KEY": UPSTREAM_KEY}, transport=network, **settings) as gateway:
             gateway.services.logger.capture_logging()  # what libraries have to say is in the log too, as where it really runs

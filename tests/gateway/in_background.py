@@ -9,6 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import msgspec
 from tests.running import BOUND, Running, running, until
 
 from antiphon import sse, testing
-from antiphon.config import BackgroundConfig, Config, KeyConfig, ServerConfig, StoreConfig, UpstreamConfig, key_hash
+from antiphon.config import BackgroundConfig, Config, KeyConfig, ServerConfig, StoreConfig, UpstreamConfig
 from antiphon.gateway.background_runner import BackgroundTimings
 from antiphon.protocol.codec import decode_event
 from antiphon.protocol.events import StreamEvent, TerminalEvent
@@ -186,7 +187,9 @@ def laboratory(
 
 
 def config_of(url: str, base_url: str, **settings: Any) -> Config:
-    keys = [KeyConfig(name=name, sha256=key_hash(key.encode()).hex()) for name, key in (("alice", ALICE), ("bob", BOB))]
+    keys = [
+        KeyConfig(name=name, sha256=sha256(key.encode()).hexdigest()) for name, key in (("alice", ALICE), ("bob", BOB))
+    ]
     usual: dict[str, Any] = {
         "upstreams": [UpstreamConfig(name="lab", dialect="chat", base_url=base_url, models=["*"])],
         "keys": keys,

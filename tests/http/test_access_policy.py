@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
+
 import pytest
 
-from antiphon.config import Config, KeyConfig, ServerConfig, key_hash
+from antiphon.config import Config, KeyConfig, ServerConfig
 from antiphon.dialects.responses.stream_out import SelectableEventStyle
 from antiphon.errors import ApiError
 from antiphon.http.access_policy import ANONYMOUS_OWNER, AccessPolicy
@@ -14,7 +16,7 @@ KEY = "sk-alice-0123456789"
 
 
 def policy(*, keys: bool = True, host: str = "127.0.0.1", **server: object) -> AccessPolicy:
-    key_configs = [KeyConfig(name="alice", sha256=key_hash(KEY.encode()).hex())] if keys else []
+    key_configs = [KeyConfig(name="alice", sha256=sha256(KEY.encode()).hexdigest())] if keys else []
     return AccessPolicy.from_config(Config(server=ServerConfig(host=host, **server), keys=key_configs), {})  # type: ignore[arg-type]
 
 
@@ -124,7 +126,7 @@ def test_key_identifies_its_owner(headers: list[tuple[str, str]]) -> None:
         [("x-api-key", KEY), ("x-api-key", KEY)],
         [("x-goog-api-key", KEY), ("x-goog-api-key", KEY)],
         [("x-api-key", "")],
-        [("x-api-key", key_hash(KEY.encode()).hex())],
+        [("x-api-key", sha256(KEY.encode()).hexdigest())],
     ],
 )
 def test_invalid_keys_all_get_the_same_error(headers: list[tuple[str, str | bytes]]) -> None:
@@ -169,7 +171,9 @@ def test_policy_without_keys_admits_everybody() -> None:
 def test_caller_has_the_style_of_the_accepted_key() -> None:
     """API-6: one owner may have keys of different styles; of several keys in a request the first valid one counts."""
     styles: dict[str, SelectableEventStyle | None] = {"sk-plain": None, "sk-older": "older", "sk-standard": "standard"}
-    keys = [KeyConfig(name="alice", sha256=key_hash(key.encode()).hex(), style=style) for key, style in styles.items()]
+    keys = [
+        KeyConfig(name="alice", sha256=sha256(key.encode()).hexdigest(), style=style) for key, style in styles.items()
+    ]
     rules = AccessPolicy.from_config(Config(keys=keys), {})
     for key, style in styles.items():
         assert rules.authenticate(scope(("x-api-key", key))) == ("alice", style)

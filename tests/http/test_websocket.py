@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from typing import Any
 
 import pytest
@@ -31,7 +32,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Origin
 
-from antiphon.config import Config, KeyConfig, ServerConfig, key_hash
+from antiphon.config import Config, KeyConfig, ServerConfig
 from antiphon.errors import ClientDisconnected
 from antiphon.http.access_policy import ANONYMOUS_OWNER, AccessPolicy
 from antiphon.http.connection import HttpProtocol
@@ -169,7 +170,7 @@ def until(condition: Callable[[], bool]) -> None:
 @contextmanager
 def serving(*, off: bool = False, keys: bool = False, force: bool = True, **times: float) -> Iterator[Place]:
     echo = Echo()
-    key_configs = [KeyConfig(name="alice", sha256=key_hash(KEY.encode()).hex())] if keys else []
+    key_configs = [KeyConfig(name="alice", sha256=sha256(KEY.encode()).hexdigest())] if keys else []
     edge = AccessPolicy.from_config(Config(server=ServerConfig(allowed_origins=[PAGE]), keys=key_configs), {})
     app = App(None if off else WebSocketRoutes(edge, {"/ws": echo}, MAX, WebSocketTimeouts(**times)))
     with socket.socket() as listener:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import httpx2
 import msgspec
 import pytest
 
-from antiphon.config import Config, KeyConfig, StoreConfig, key_hash
+from antiphon.config import Config, KeyConfig, StoreConfig
 from antiphon.errors import ConfigError
 from antiphon.gateway.routes import Routes
 from antiphon.producer import Agent, Turn, agent
@@ -108,7 +109,7 @@ def test_agent_can_be_mounted_into_another_server(root: str) -> None:
 
 
 def test_mounted_agent_requires_the_keys_of_its_configuration() -> None:
-    alice = KeyConfig(name="alice", sha256=key_hash(b"secret").hex())
+    alice = KeyConfig(name="alice", sha256=sha256(b"secret").hexdigest())
     app = mine.asgi(Config(keys=[alice], store=StoreConfig(url="off")))
     assert ask(app, "/v1/responses").status_code == 401
     assert ask(app, "/v1/responses", authorization="Bearer secret").status_code == 200

@@ -19,7 +19,6 @@ from antiphon.config.schema import (
     Timeouts,
     TraceConfig,
     UpstreamConfig,
-    key_hash,
 )
 from antiphon.config.summary import describe_config
 
@@ -40,7 +39,6 @@ __all__ = [
     "describe_config",
     "find_config",
     "is_loopback",
-    "key_hash",
     "load_config",
     "parse_config",
 ]

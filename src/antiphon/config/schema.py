@@ -24,11 +24,6 @@ ContextSize = Annotated[int, Meta(ge=256)]  # tokens
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 
 
-def key_hash(key: bytes) -> bytes:
-    """The hash that is stored and compared in place of a client's key."""
-    return sha256(key).digest()
-
-
 class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The address to listen on, limits, and defaults for all clients."""
 
@@ -237,7 +232,7 @@ class KeyConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ConfigError(
                 f"the key of {self.name!r} is missing: expected it in the environment variable {self.env}"
             )
-        return key_hash(key.encode())
+        return sha256(key.encode()).digest()
 
     def key(self, environ: Mapping[str, str]) -> str | None:
         """The key itself, if it comes from the environment."""
