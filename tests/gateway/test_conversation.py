@@ -7,14 +7,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from msgspec import UNSET
 
-from antiphon.errors import ClientFault
 from antiphon.gateway.conversation import entries_to_array, make_addition, make_entries
-from antiphon.gateway.history import conversation_id_of
 from antiphon.protocol.codec import decode_as
 from antiphon.protocol.items import ItemParam
-from antiphon.protocol.request import Request
 from antiphon.protocol.stamps import Stamps
 from antiphon.store.record import ResponseRecord
 
@@ -38,31 +34,6 @@ def record(status: str, input: list[Any], output: list[Any]) -> ResponseRecord:
 
 def message(role: str, text: str, **members: Any) -> dict[str, Any]:
     return {"type": "message", "role": role, "content": text, **members}
-
-
-@pytest.mark.parametrize("named", ["conv_1", {"id": "conv_1"}, {"id": "conv_1", "more": 1}])
-def test_conversation_is_named_by_an_id_or_an_object(named: Any) -> None:
-    assert conversation_id_of(Request(conversation=named)) == "conv_1"
-
-
-@pytest.mark.parametrize("named", [None, UNSET])
-def test_request_without_conversation_has_no_id(named: Any) -> None:
-    assert conversation_id_of(Request(conversation=named, previous_response_id="resp_1")) is None
-
-
-@pytest.mark.parametrize(
-    ("named", "param"), [("", "conversation"), ({}, "conversation.id"), ({"id": ""}, "conversation.id")]
-)
-def test_conversation_without_a_valid_id_is_refused(named: Any, param: str) -> None:
-    with pytest.raises(ClientFault) as caught:
-        conversation_id_of(Request(conversation=named))
-    assert caught.value.param == param
-
-
-def test_conversation_and_previous_response_together_are_refused() -> None:
-    with pytest.raises(ClientFault) as caught:
-        conversation_id_of(Request(conversation="conv_1", previous_response_id="resp_1"))
-    assert (caught.value.status, caught.value.param) == (400, "conversation")
 
 
 @pytest.mark.parametrize("status", ["completed", "incomplete"])

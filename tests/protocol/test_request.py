@@ -13,7 +13,7 @@ from msgspec import UNSET
 from antiphon.errors import ClientFault
 from antiphon.protocol.codec import decode_compact_request, decode_request, encode
 from antiphon.protocol.items import MessageParam
-from antiphon.protocol.request import Request, input_items
+from antiphon.protocol.request import Request, conversation_id_of, input_items
 
 
 def test_absent_fields_differ_from_null() -> None:
@@ -75,3 +75,28 @@ def test_compact_request_requires_a_model() -> None:
     with pytest.raises(ClientFault) as refused:
         decode_compact_request(b'{"input":"x"}')
     assert (refused.value.code, refused.value.param) == ("missing_field", "model")
+
+
+@pytest.mark.parametrize("named", ["conv_1", {"id": "conv_1"}, {"id": "conv_1", "more": 1}])
+def test_conversation_is_named_by_an_id_or_an_object(named: Any) -> None:
+    assert conversation_id_of(Request(conversation=named)) == "conv_1"
+
+
+@pytest.mark.parametrize("named", [None, UNSET])
+def test_request_without_conversation_has_no_id(named: Any) -> None:
+    assert conversation_id_of(Request(conversation=named, previous_response_id="resp_1")) is None
+
+
+@pytest.mark.parametrize(
+    ("named", "param"), [("", "conversation"), ({}, "conversation.id"), ({"id": ""}, "conversation.id")]
+)
+def test_conversation_without_a_valid_id_is_refused(named: Any, param: str) -> None:
+    with pytest.raises(ClientFault) as caught:
+        conversation_id_of(Request(conversation=named))
+    assert caught.value.param == param
+
+
+def test_conversation_and_previous_response_together_are_refused() -> None:
+    with pytest.raises(ClientFault) as caught:
+        conversation_id_of(Request(conversation="conv_1", previous_response_id="resp_1"))
+    assert (caught.value.status, caught.value.param) == (400, "conversation")

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import chain
-from typing import Any, Final
+from typing import Final
 
 import msgspec
-from msgspec import UNSET, Raw, Struct
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from antiphon.errors import ClientFault, OrphanToolOutput, UnsupportedParameter
@@ -35,7 +35,7 @@ from antiphon.protocol.items import (
     MessageParam,
 )
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.request import Request, input_items
+from antiphon.protocol.request import Request, conversation_id_of, input_items
 from antiphon.protocol.status import ItemStatus
 from antiphon.store.interface import Excerpt, Store, StoredTurn
 
@@ -145,25 +145,6 @@ class HistorySource(Struct, frozen=True, kw_only=True):
             return items
         outputs = await self.store.find_outputs(self.owner, *missing, budget.remaining)
         return restore_reasoning(items, [decode_past_turns([output]) for output in outputs], maker)
-
-
-def conversation_id_of(request: Request) -> str | None:
-    """The id of the conversation that a request names, as text or as an object; None if it names none."""
-    reference = request.conversation
-    if reference is UNSET or reference is None:
-        return None
-    id: Any = reference.get("id") if isinstance(reference, dict) else reference
-    if not isinstance(id, str) or not id:
-        param = "conversation.id" if isinstance(reference, dict) else "conversation"
-        raise ClientFault(
-            f'{param}: expected the id of a conversation, as "conv_…" or as {{"id": "conv_…"}}', param=param
-        )
-    if request.previous_response_id:
-        raise ClientFault(
-            "conversation: expected either conversation or previous_response_id, got both",
-            param="conversation",
-        )
-    return id
 
 
 async def resolve_history(

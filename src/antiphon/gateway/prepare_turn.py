@@ -20,7 +20,6 @@ from antiphon.gateway.history import (
     OUTPUTS,
     HistorySource,
     PastTurns,
-    conversation_id_of,
     resolve_history,
 )
 from antiphon.gateway.managed_turn import ContextPlan, ManagedTurn
@@ -34,7 +33,7 @@ from antiphon.gateway.turn import UpstreamTurn
 from antiphon.protocol import codec
 from antiphon.protocol.items import ItemParam, ItemReference
 from antiphon.protocol.losses import Loss, Losses
-from antiphon.protocol.request import Request, input_items
+from antiphon.protocol.request import Request, conversation_id_of, input_items
 from antiphon.store.interface import Store
 from antiphon.trace.writer import Trace
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import UNSET, Meta, UnsetType
 
+from antiphon.errors import ClientFault
 from antiphon.protocol.base import Shape
 from antiphon.protocol.content import Number, Text10M
 from antiphon.protocol.items import ItemParam, MessageParam
@@ -128,3 +129,22 @@ def input_items(request: Request) -> list[ItemParam]:
             return items
         case _:
             return []
+
+
+def conversation_id_of(request: Request) -> str | None:
+    """The id of the conversation that a request names, as text or as an object; None if it names none."""
+    reference = request.conversation
+    if reference is UNSET or reference is None:
+        return None
+    id: Any = reference.get("id") if isinstance(reference, dict) else reference
+    if not isinstance(id, str) or not id:
+        param = "conversation.id" if isinstance(reference, dict) else "conversation"
+        raise ClientFault(
+            f'{param}: expected the id of a conversation, as "conv_…" or as {{"id": "conv_…"}}', param=param
+        )
+    if request.previous_response_id:
+        raise ClientFault(
+            "conversation: expected either conversation or previous_response_id, got both",
+            param="conversation",
+        )
+    return id
