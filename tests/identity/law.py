@@ -1,0 +1,78 @@
+"""Plays generated cases through a gateway whose client and server speak one dialect, and collects the differences."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from tests.identity.source import MODEL, Case, Source
+from tests.recorded_traffic.answers import answer_events
+from tests.recorded_traffic.exchanges import EVENT_STREAM, JSON, JSON_LINES
+from tests.recorded_traffic.json_diff import Delta, compare_json
+from tests.recorded_traffic.play import ClientRequest, Outcome, Player, UpstreamAnswer
+from tests.recorded_traffic.run import DEFAULTS
+
+from antiphon import sse
+from antiphon.dialects.dialect import ServerDialectName
+
+
+class Difference(NamedTuple):
+    """One value that did not arrive as it was sent."""
+
+    direction: str  # request, answer or stream
+    delta: Delta
+    case: int
+
+
+async def play_cases(player: Player, source: Source, *, count: int, seed: int = 0) -> list[Difference]:
+    """The differences of many cases; every second one is a stream."""
+    generator = source.generator(seed)
+    differences = []
+    for number in range(count):
+        case = source.make_case(generator, bool(number % 2))
+        differences += await play_case(player, source.dialect, case, number)
+    return differences
+
+
+async def play_case(player: Player, dialect: ServerDialectName, case: Case, number: int) -> list[Difference]:
+    is_stream = bool(number % 2)
+    request = ClientRequest(dialect=dialect, model=MODEL, body=case.request, is_stream=is_stream)
+    answer = _upstream_answer(dialect, case.answer, is_stream)
+    outcome = await player.play(request, dialect, DEFAULTS[dialect], answer)
+    bodies = [json.loads(body) for body in outcome.upstream_bodies if body]  # a request for the model's size has no body
+    if outcome.status != 200 or not bodies:
+        return [Difference("request", Delta("refused", str(outcome.status), outcome.body.decode()[:300]), number)]
+    deltas = [Difference("request", delta, number) for delta in compare_json(case.request, bodies[0])]
+    deltas += _log_differences(outcome, number)
+    if not is_stream:
+        body = json.loads(outcome.body)
+        return deltas + [Difference("answer", delta, number) for delta in compare_json(case.answer[0], body)]
+    return deltas + [Difference("stream", delta, number) for delta in _compare_events(case.answer, outcome.body)]
+
+
+def _log_differences(outcome: Outcome, number: int) -> list[Difference]:
+    return [Difference("stream", Delta("log", "added", str(event)[-300:]), number) for event in outcome.events]
+
+
+def _compare_events(before: list[dict[str, Any]], body: bytes) -> list[Delta]:
+    after = answer_events(body)
+    if after is None:
+        return [Delta("events", "missing", body.decode()[:300])]
+    if len(before) == len(after):
+        return compare_json(before, after, "events")
+    return [Delta("events", "length", f"{len(before)} → {len(after)}")]
+
+
+def _upstream_answer(dialect: ServerDialectName, events: list[dict[str, Any]], is_stream: bool) -> UpstreamAnswer:
+    encoded = [json.dumps(event).encode() for event in events]
+    if not is_stream:
+        return UpstreamAnswer(status=200, headers={"content-type": JSON}, pieces=encoded)
+    if dialect == "ollama":
+        headers, frames = {"content-type": JSON_LINES}, [line + b"\n" for line in encoded]
+    elif dialect in ("chat", "gemini"):
+        frames = [sse.encode_data(line) for line in encoded] + [sse.DONE_FRAME] * (dialect == "chat")
+        headers = {"content-type": EVENT_STREAM}
+    else:
+        frames = [sse.encode_frame(event["type"], line) for event, line in zip(events, encoded, strict=True)]
+        headers = {"content-type": EVENT_STREAM}
+    return UpstreamAnswer(status=200, headers=headers, pieces=[b"".join(frames)])

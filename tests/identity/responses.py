@@ -1,0 +1,316 @@
+"""Cases of the Responses API, from the types of the SDK `openai`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from openai.types import responses
+from openai.types.responses import response_input_item_param
+from openai.types.responses.response_create_params import ResponseCreateParamsBase
+from tests.identity.generator import Generator
+from tests.identity.sdk_types import fields_of, item_hint, members_of, words_of
+from tests.identity.source import MODEL, Case, Source, make_arguments, make_image_url, make_schema, make_url
+
+
+def make_case(generator: Generator, is_stream: bool) -> Case:
+    generator.start_case(ResponseCreateParamsBase)
+    request = _make_request(generator, is_stream)
+    generator.start_case(responses.ResponseStreamEvent if is_stream else responses.Response)
+    response = _make_response(generator, request)
+    return Case(request, _number(_make_events(generator, response)) if is_stream else [response])
+
+
+# Requests
+
+
+def _make_request(generator: Generator, is_stream: bool) -> dict[str, Any]:
+    tools = _make_tools(generator)
+    given: dict[str, Any] = {
+        "model": MODEL,
+        "input": generator.text() if generator.chance(0.2) else _make_input(generator, tools),
+        "tools": tools or ...,
+        "tool_choice": _make_tool_choice(generator, tools),
+        "stream": True if is_stream else generator.random.choice((False, ...)),
+    }
+    if not is_stream:
+        given["stream_options"] = ...
+    return generator.object(ResponseCreateParamsBase, **given)
+
+
+def _make_tools(generator: Generator) -> list[dict[str, Any]]:
+    tools = [generator.object(responses.FunctionToolParam) for _ in range(generator.random.randint(0, 2))]
+    if generator.chance(0.3):
+        tools.append(generator.object(responses.CustomToolParam))
+    if generator.chance():
+        tools += generator.value(_hint(ResponseCreateParamsBase, "tools"))
+    return tools
+
+
+def _make_tool_choice(generator: Generator, tools: list[dict[str, Any]]) -> Any:
+    functions = [tool["name"] for tool in tools if tool["type"] == "function"]
+    if not functions or generator.chance():
+        return ...
+    name = generator.random.choice(functions)
+    allowed = generator.object(responses.ToolChoiceAllowedParam, tools=[{"type": "function", "name": name}])
+    named = generator.object(responses.ToolChoiceFunctionParam, name=name)
+    return generator.random.choice(("none", "auto", "required", named, allowed))
+
+
+def _make_input(generator: Generator, tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    items = [generator.object(generator.random.choice(USER_ITEMS))]
+    for _ in range(generator.random.randint(0, 3)):
+        items += _input_items(generator, tools)
+    return items
+
+
+def _input_items(generator: Generator, tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """An item, or a call with its result."""
+    kind = generator.random.choice([*INPUT_ITEMS, responses.ResponseFunctionToolCallParam])
+    item = generator.object(kind)
+    match item.get("type"):
+        case "function_call":
+            _name_call(generator, item, tools, "function")
+            result = response_input_item_param.FunctionCallOutput
+            return [item, generator.object(result, call_id=item["call_id"], name=..., namespace=...)]
+        case "custom_tool_call":
+            _name_call(generator, item, tools, "custom")
+            return [item, generator.object(responses.ResponseCustomToolCallOutputParam, call_id=item["call_id"])]
+        case _ if kind in RESULT_OF:
+            return [item, generator.object(RESULT_OF[kind], call_id=item["call_id"])]
+        case "mcp_approval_request":
+            result = response_input_item_param.McpApprovalResponse
+            return [item, generator.object(result, approval_request_id=item["id"])]
+        case _:
+            return [item]
+
+
+def _name_call(generator: Generator, item: dict[str, Any], tools: list[dict[str, Any]], kind: str) -> None:
+    names = [tool["name"] for tool in tools if tool["type"] == kind]
+    item["name"] = generator.random.choice(names) if names else generator.new_name("tool")
+    item.pop("namespace", None)
+
+
+# Answers
+
+
+def _make_response(generator: Generator, request: dict[str, Any]) -> dict[str, Any]:
+    output = [_output_item(generator, request) for _ in range(generator.random.randint(1, 3))]
+    if generator.chance(0.3):
+        reason = generator.random.choice(("max_output_tokens", "content_filter"))
+        end = {"status": "incomplete", "incomplete_details": {"reason": reason}}
+    else:
+        end = {"status": "completed", "incomplete_details": None}
+    return generator.object(responses.Response, output=output, error=None, **end)
+
+
+def _output_item(generator: Generator, request: dict[str, Any]) -> dict[str, Any]:
+    tools = request.get("tools") or []
+    names = [tool["name"] for tool in tools if tool["type"] == "function"]
+    choice = request.get("tool_choice")
+    is_calling = names and choice != "none" and generator.chance(0.4)
+    if is_calling and isinstance(choice, dict):
+        names = [choice["name"]] if "name" in choice else [tool["name"] for tool in choice["tools"]]
+    if is_calling:
+        call: dict[str, Any] = {"name": generator.random.choice(names), "namespace": ..., "status": "completed"}
+        return generator.object(responses.ResponseFunctionToolCall, id=generator.new_name("fc"), **call)
+    kind = responses.ResponseOutputMessage if generator.chance(0.4) else generator.random.choice(OUTPUT_ITEMS)
+    given = {"status": "completed"} if "status" in {field.name for field in fields_of(kind)} else {}
+    return generator.object(kind, id=generator.new_name("item"), **given)
+
+
+# Streams
+
+
+def _number(events: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**event, "sequence_number": number} for number, event in enumerate(events)]
+
+
+def _make_events(generator: Generator, response: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    start = {**response, "status": "in_progress", "output": [], "incomplete_details": None, "usage": None}
+    start.pop("completed_at", None)
+    yield _event(generator, responses.ResponseCreatedEvent, response=start)
+    yield _event(generator, responses.ResponseInProgressEvent, response=start)
+    for index, item in enumerate(response["output"]):
+        place = {"output_index": index, "item_id": item["id"]}
+        yield _event(generator, responses.ResponseOutputItemAddedEvent, output_index=index, item=_empty_item(item))
+        yield from _item_events(generator, item, place)
+        yield _event(generator, responses.ResponseOutputItemDoneEvent, output_index=index, item=item)
+    ends = {"completed": responses.ResponseCompletedEvent, "incomplete": responses.ResponseIncompleteEvent}
+    yield _event(generator, ends[response["status"]], response=response)
+
+
+def _event(generator: Generator, kind: Any, **given: Any) -> dict[str, Any]:
+    return generator.object(kind, sequence_number=0, **given)
+
+
+def _empty_item(item: dict[str, Any]) -> dict[str, Any]:
+    empty = {**item, **{name: value for name, value in EMPTY_MEMBERS.get(item["type"], {}).items() if name in item}}
+    return {**empty, "status": "in_progress"} if "status" in item else empty
+
+
+def _item_events(generator: Generator, item: dict[str, Any], place: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    match item["type"]:
+        case "message":
+            for index, part in enumerate(item["content"]):
+                yield from _part_events(generator, part, {**place, "content_index": index})
+        case "reasoning":
+            yield from _reasoning_events(generator, item, place)
+        case "function_call":
+            for piece in generator.split(item["arguments"]):
+                yield _event(generator, responses.ResponseFunctionCallArgumentsDeltaEvent, delta=piece, **place)
+            kind = responses.ResponseFunctionCallArgumentsDoneEvent
+            yield _event(generator, kind, arguments=item["arguments"], **place)
+        case "custom_tool_call":
+            for piece in generator.split(item["input"]):
+                yield _event(generator, responses.ResponseCustomToolCallInputDeltaEvent, delta=piece, **place)
+            yield _event(generator, responses.ResponseCustomToolCallInputDoneEvent, input=item["input"], **place)
+        case kind:
+            for progress in PROGRESS.get(kind, ()):
+                yield _event(generator, progress, **place)
+
+
+def _part_events(generator: Generator, part: dict[str, Any], place: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    if part["type"] == "refusal":
+        yield _event(generator, responses.ResponseContentPartAddedEvent, part={**part, "refusal": ""}, **place)
+        for piece in generator.split(part["refusal"]):
+            yield _event(generator, responses.ResponseRefusalDeltaEvent, delta=piece, **place)
+        yield _event(generator, responses.ResponseRefusalDoneEvent, refusal=part["refusal"], **place)
+    else:
+        empty = {**part, "text": "", "annotations": []} | ({"logprobs": []} if part.get("logprobs") else {})
+        yield _event(generator, responses.ResponseContentPartAddedEvent, part=empty, **place)
+        for piece in generator.split(part["text"]):
+            yield _event(generator, responses.ResponseTextDeltaEvent, delta=piece, logprobs=[], **place)
+        for index, annotation in enumerate(part["annotations"]):
+            kind = responses.ResponseOutputTextAnnotationAddedEvent
+            yield _event(generator, kind, annotation=annotation, annotation_index=index, **place)
+        logprobs = part.get("logprobs") or []
+        yield _event(generator, responses.ResponseTextDoneEvent, text=part["text"], logprobs=logprobs, **place)
+    yield _event(generator, responses.ResponseContentPartDoneEvent, part=part, **place)
+
+
+def _reasoning_events(generator: Generator, item: dict[str, Any], place: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for index, part in enumerate(item["summary"]):
+        inner = {**place, "summary_index": index}
+        yield _event(generator, responses.ResponseReasoningSummaryPartAddedEvent, part={**part, "text": ""}, **inner)
+        for piece in generator.split(part["text"]):
+            yield _event(generator, responses.ResponseReasoningSummaryTextDeltaEvent, delta=piece, **inner)
+        yield _event(generator, responses.ResponseReasoningSummaryTextDoneEvent, text=part["text"], **inner)
+        yield _event(generator, responses.ResponseReasoningSummaryPartDoneEvent, part=part, status=..., **inner)
+    for index, part in enumerate(item.get("content") or ()):
+        inner = {**place, "content_index": index}
+        yield _event(generator, responses.ResponseContentPartAddedEvent, part={**part, "text": ""}, **inner)
+        for piece in generator.split(part["text"]):
+            yield _event(generator, responses.ResponseReasoningTextDeltaEvent, delta=piece, **inner)
+        yield _event(generator, responses.ResponseReasoningTextDoneEvent, text=part["text"], **inner)
+        yield _event(generator, responses.ResponseContentPartDoneEvent, part=part, **inner)
+
+
+def _hint(kind: Any, name: str) -> Any:
+    [hint] = [field.hint for field in fields_of(kind) if field.name == name]
+    return hint
+
+
+def _kinds(hint: Any, left_out: frozenset[str]) -> list[Any]:
+    """The kinds of items in a union, without some types of items."""
+    kinds = []
+    for kind in members_of(hint):
+        words = [word for field in fields_of(kind) if field.name == "type" for word in _words(field.hint)]
+        if not left_out.intersection(words):
+            kinds.append(kind)
+    return kinds
+
+
+def _words(hint: Any) -> list[Any]:
+    return [word for member in members_of(hint) for word in words_of(member)]
+
+
+RESULT_OF: Final = {
+    response_input_item_param.ShellCall: response_input_item_param.ShellCallOutput,
+    response_input_item_param.ApplyPatchCall: response_input_item_param.ApplyPatchCallOutput,
+    responses.ResponseComputerToolCallParam: response_input_item_param.ComputerCallOutput,
+}
+#: Items that are made with the call or the request that they answer, or that refer to stored items.
+ANSWERING: Final = frozenset(
+    {
+        *("function_call_output", "custom_tool_call_output", "shell_call_output", "apply_patch_call_output"),
+        *("computer_call_output", "local_shell_call_output", "mcp_approval_response", "item_reference"),
+        *("tool_search_output", "program_output", "compaction_trigger"),
+    }
+)
+USER_ITEMS: Final = (responses.EasyInputMessageParam, response_input_item_param.Message)
+INPUT_ITEMS: Final = _kinds(responses.ResponseInputItemParam, ANSWERING)
+OUTPUT_ITEMS: Final = _kinds(item_hint(_hint(responses.Response, "output")), ANSWERING | {"function_call", "message"})
+EMPTY_MEMBERS: Final[dict[str, dict[str, Any]]] = {
+    "message": {"content": []},
+    "reasoning": {"summary": [], "content": [], "encrypted_content": None},
+    "function_call": {"arguments": ""},
+    "custom_tool_call": {"input": ""},
+}
+PROGRESS: Final[dict[str, tuple[Any, ...]]] = {
+    "web_search_call": (
+        responses.ResponseWebSearchCallInProgressEvent,
+        responses.ResponseWebSearchCallSearchingEvent,
+        responses.ResponseWebSearchCallCompletedEvent,
+    ),
+    "file_search_call": (
+        responses.ResponseFileSearchCallInProgressEvent,
+        responses.ResponseFileSearchCallSearchingEvent,
+        responses.ResponseFileSearchCallCompletedEvent,
+    ),
+    "image_generation_call": (
+        responses.ResponseImageGenCallInProgressEvent,
+        responses.ResponseImageGenCallGeneratingEvent,
+        responses.ResponseImageGenCallPartialImageEvent,
+        responses.ResponseImageGenCallCompletedEvent,
+    ),
+    "code_interpreter_call": (
+        responses.ResponseCodeInterpreterCallInProgressEvent,
+        responses.ResponseCodeInterpreterCallCodeDeltaEvent,
+        responses.ResponseCodeInterpreterCallCodeDoneEvent,
+        responses.ResponseCodeInterpreterCallInterpretingEvent,
+        responses.ResponseCodeInterpreterCallCompletedEvent,
+    ),
+    "mcp_call": (
+        responses.ResponseMcpCallInProgressEvent,
+        responses.ResponseMcpCallArgumentsDeltaEvent,
+        responses.ResponseMcpCallArgumentsDoneEvent,
+        responses.ResponseMcpCallCompletedEvent,
+    ),
+    "mcp_list_tools": (
+        responses.ResponseMcpListToolsInProgressEvent,
+        responses.ResponseMcpListToolsCompletedEvent,
+    ),
+}
+SOURCE: Final = Source(
+    dialect="responses",
+    roots=(ResponseCreateParamsBase, responses.Response, responses.ResponseStreamEvent),
+    make_case=make_case,
+    rules={
+        "Response.model": lambda _: "server-model",
+        "Response.created_at": lambda _: 1_760_000_000,
+        "Response.completed_at": lambda _: 1_760_000_009,
+        "*.arguments": make_arguments,
+        "*.parameters": make_schema,
+        "*.schema": make_schema,
+        "*.output_schema": make_schema,
+        "*.url": make_url,
+        "*.file_url": make_url,
+        "*.image_url": make_image_url,
+        "*.id": lambda generator: generator.new_name("id"),
+        "*.call_id": lambda generator: generator.new_name("call"),
+        "*.name": lambda generator: generator.new_name("name"),
+        "*.encrypted_content": Generator.base64,
+        "*.top_logprobs": lambda generator: generator.random.randint(0, 20),
+        "*.temperature": lambda generator: generator.random.randint(0, 20) / 10,
+    },
+    left_out={
+        "the gateway stores responses itself; tested with its store": (
+            "ResponseCreateParamsBase.previous_response_id",
+            "ResponseCreateParamsBase.conversation",
+            "ResponseCreateParamsBase.background",
+            "ItemReference",
+        ),
+        "the gateway compacts itself; tested with its compaction": ("ResponseCreateParamsBase.context_management",),
+    },
+)
