@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from openai.types.chat import (
     ChatCompletion,
+    ChatCompletionAllowedToolChoiceParam,
+    ChatCompletionAllowedToolsParam,
     ChatCompletionAssistantMessageParam,
     ChatCompletionChunk,
     ChatCompletionCustomToolParam,
@@ -21,6 +23,12 @@ from openai.types.chat import (
     ChatCompletionToolMessageParam,
     ChatCompletionUserMessageParam,
 )
+from openai.types.chat import chat_completion_message_custom_tool_call as custom_call
+from openai.types.chat import chat_completion_message_custom_tool_call_param as custom_call_param
+from openai.types.chat import chat_completion_message_function_tool_call as function_call
+from openai.types.chat import chat_completion_message_function_tool_call_param as function_call_param
+from openai.types.chat import chat_completion_named_tool_choice_custom_param as named_custom
+from openai.types.chat import chat_completion_named_tool_choice_param as named_function
 from openai.types.chat.chat_completion import Choice
 from openai.types.chat.chat_completion_chunk import Choice as ChunkChoice
 from openai.types.chat.chat_completion_chunk import ChoiceDelta, ChoiceDeltaToolCall, ChoiceDeltaToolCallFunction
@@ -65,9 +73,18 @@ def _make_tool_choice(generator: Generator, tools: list[dict[str, Any]]) -> Any:
     if not tools:
         return ...
     tool = generator.random.choice(tools)
-    named = {"type": tool["type"], tool["type"]: {"name": _tool_name(tool)}}
-    allowed = {"type": "allowed_tools", "allowed_tools": {"mode": generator.random.choice(MODES), "tools": [named]}}
+    named = _make_named_choice(generator, tool)
+    allowed_tools = generator.object(ChatCompletionAllowedToolsParam, tools=[named])
+    allowed = generator.object(ChatCompletionAllowedToolChoiceParam, allowed_tools=allowed_tools)
     return generator.random.choice((..., ..., "none", "auto", "required", named, allowed))
+
+
+def _make_named_choice(generator: Generator, tool: dict[str, Any]) -> dict[str, Any]:
+    if tool["type"] == "custom":
+        custom = generator.object(named_custom.Custom, name=_tool_name(tool))
+        return generator.object(named_custom.ChatCompletionNamedToolChoiceCustomParam, custom=custom)
+    function = generator.object(named_function.Function, name=_tool_name(tool))
+    return generator.object(named_function.ChatCompletionNamedToolChoiceParam, function=function)
 
 
 def _tool_name(tool: dict[str, Any]) -> str:
@@ -99,9 +116,9 @@ def _make_answered_turn(generator: Generator, tools: list[dict[str, Any]]) -> It
 def _make_call(generator: Generator, tools: list[dict[str, Any]]) -> dict[str, Any]:
     tool = generator.random.choice(tools)
     if tool["type"] == "custom":
-        custom = {"name": _tool_name(tool), "input": generator.text()}
+        custom = generator.object(custom_call_param.Custom, name=_tool_name(tool))
         return generator.object(ChatCompletionMessageCustomToolCallParam, custom=custom)
-    function = {"name": _tool_name(tool), "arguments": make_arguments(generator)}
+    function = generator.object(function_call_param.Function, name=_tool_name(tool))
     return generator.object(ChatCompletionMessageFunctionToolCallParam, function=function)
 
 
@@ -132,10 +149,10 @@ def _answer_calls(generator: Generator, request: dict[str, Any]) -> list[dict[st
     calls = []
     for tool in generator.random.choices(tools, k=count):
         if tool["type"] == "custom":
-            custom = {"name": _tool_name(tool), "input": generator.text()}
+            custom = generator.object(custom_call.Custom, name=_tool_name(tool))
             calls.append(generator.object(ChatCompletionMessageCustomToolCall, custom=custom))
         else:
-            function = {"name": _tool_name(tool), "arguments": make_arguments(generator)}
+            function = generator.object(function_call.Function, name=_tool_name(tool))
             calls.append(generator.object(ChatCompletionMessageFunctionToolCall, function=function))
     return calls
 
@@ -170,8 +187,9 @@ def _make_deltas(generator: Generator, request: dict[str, Any]) -> Iterator[tupl
     empty: dict[str, Any] = {"content": ..., "tool_calls": ..., "refusal": ..., "role": ...}
     first = generator.random.choice(({"content": ""}, {"content": None}, {}))
     yield generator.object(ChoiceDelta, **{**empty, "role": "assistant", **first}), None
+    member = "content" if calls or generator.chance(0.8) else "refusal"
     for piece in generator.split(generator.text()) if not calls or generator.chance() else ():
-        yield generator.object(ChoiceDelta, **{**empty, "content": piece}), None
+        yield generator.object(ChoiceDelta, **{**empty, member: piece}), None
     for index, call in enumerate(calls):
         pieces = generator.split(call["function"]["arguments"])
         function = generator.object(ChoiceDeltaToolCallFunction, name=call["function"]["name"], arguments="")
@@ -184,8 +202,9 @@ def _make_deltas(generator: Generator, request: dict[str, Any]) -> Iterator[tupl
     yield generator.object(ChoiceDelta, **empty), _finish(generator, calls)
 
 
-MODES: Final = ("auto", "required")
-[CHUNK_USAGE] = [field.hint for field in Generator(0, rules={}, left_out=()).fields(ChatCompletionChunk) if field.name == "usage"]
+[CHUNK_USAGE] = [
+    field.hint for field in Generator(0, rules={}, left_out=()).fields(ChatCompletionChunk) if field.name == "usage"
+]
 SOURCE: Final = Source(
     dialect="chat",
     roots=(CompletionCreateParamsBase, ChatCompletion, ChatCompletionChunk),
@@ -194,6 +213,7 @@ SOURCE: Final = Source(
         "*.model": lambda _: MODEL,
         "*.parameters": make_schema,
         "*.schema": make_schema,
+        "*.arguments": make_arguments,
         "*.url": make_url,
         "ImageURL.url": make_image_url,
         "*.id": lambda generator: generator.new_name("id"),

@@ -7,7 +7,7 @@ body, the others are members of `generationConfig`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from google.genai import types
 from tests.identity.generator import Generator
@@ -70,7 +70,9 @@ def _make_answered_turn(generator: Generator, names: list[str]) -> Iterator[dict
         return
     responses = [_make_function_response(generator, call) for call in calls]
     yield generator.object(
-        types.Content, role="user", parts=[_part(generator, "functionResponse", functionResponse=each) for each in responses]
+        types.Content,
+        role="user",
+        parts=[_part(generator, "functionResponse", functionResponse=each) for each in responses],
     )
 
 
@@ -164,25 +166,38 @@ def _stream_arguments(generator: Generator, part: dict[str, Any]) -> list[dict[s
     call = {name: value for name, value in part["functionCall"].items() if name != "args"}
     pieces = [{**part, "functionCall": {**call, "willContinue": True}}]
     for name in part["functionCall"]["args"]:
-        texts = generator.split(generator.text())
-        for number, text in enumerate(texts):
-            more = {"willContinue": True} if number < len(texts) - 1 else {}
-            argument = generator.object(
-                types.PartialArg,
-                jsonPath=f"$.{name}",
-                stringValue=text,
-                **{"willContinue": ..., "boolValue": ..., "numberValue": ..., "nullValue": ...} | more,
+        for argument in _partial_arguments(generator, f"$.{name}"):
+            more = generator.object(
+                types.FunctionCall, id=..., name=..., args=..., partialArgs=[argument], willContinue=True
             )
-            pieces.append({"functionCall": {"partialArgs": [argument], "willContinue": True}})
+            pieces.append({"functionCall": more})
     return [*pieces, {"functionCall": {}}]
 
 
+def _partial_arguments(generator: Generator, path: str) -> list[dict[str, Any]]:
+    """The pieces of a text, or another value in one piece."""
+    empty: dict[str, Any] = dict.fromkeys(("stringValue", "boolValue", "numberValue", "nullValue", "willContinue"), ...)
+    kind = generator.random.choice(("stringValue", "boolValue", "numberValue", "nullValue"))
+    if kind != "stringValue":
+        value = generator.value({"boolValue": bool, "numberValue": float, "nullValue": Literal["NULL_VALUE"]}[kind])
+        return [generator.object(types.PartialArg, **{**empty, "jsonPath": path, kind: value})]
+    texts = generator.split(generator.text())
+    return [
+        generator.object(
+            types.PartialArg,
+            **{**empty, "jsonPath": path, "stringValue": text, "willContinue": number < len(texts) - 1 or ...},
+        )
+        for number, text in enumerate(texts)
+    ]
+
+
 def _make_request_types() -> tuple[Any, Any]:
-    config = {field.name: field.hint for field in fields_of(types.GenerateContentConfig) if field.name not in SDK_ONLY}
+    config = {field.name: field.hint for field in fields_of(types.GenerateContentConfig)}
     below = {name: hint for name, hint in config.items() if name not in TOP_LEVEL}
     below |= {field.name: field.hint for field in fields_of(types.GenerationConfig)}
     generation = TypedDict("GenerationConfig", below, total=False)  # type: ignore[misc]
     top = {name: hint for name, hint in config.items() if name in TOP_LEVEL}
+    top["outputConfig"] = config["generationOutputConfig"]
     top |= {"contents": list[types.Content], "tools": list[types.Tool], "systemInstruction": types.Content}
     body = TypedDict("GenerateContentRequest", {**top, "generationConfig": generation}, total=False)  # type: ignore[misc]
     return body, generation
@@ -195,16 +210,20 @@ TOP_LEVEL: Final = frozenset(
         *("serviceTier", "continuationToken", "store", "modelArmorConfig"),
     }
 )
-#: Fields of the SDK's configuration that it does not send, or sends in another place.
-SDK_ONLY: Final = frozenset(
-    {"httpOptions", "shouldReturnHttpResponse", "automaticFunctionCalling", "automaticContinuation", "generationOutputConfig"}
-)
 #: The fields of a part of which one has the content.
 CONTENT_FIELDS: Final = (
     *("text", "thought", "inlineData", "fileData", "functionCall", "functionResponse", "executableCode"),
     *("codeExecutionResult", "toolCall", "toolResponse"),
 )
-MODEL_PARTS: Final = ("text", "thought", "executableCode", "codeExecutionResult", "toolCall", "toolResponse", "inlineData")
+MODEL_PARTS: Final = (
+    "text",
+    "thought",
+    "executableCode",
+    "codeExecutionResult",
+    "toolCall",
+    "toolResponse",
+    "inlineData",
+)
 REQUEST, GENERATION = _make_request_types()
 SOURCE: Final = Source(
     dialect="gemini",
@@ -225,6 +244,13 @@ SOURCE: Final = Source(
         "Content.role": lambda _: "user",
     },
     left_out={
+        "read by the SDK, and not sent": (
+            "GenerationConfig.httpOptions",
+            "GenerationConfig.shouldReturnHttpResponse",
+            "GenerationConfig.automaticFunctionCalling",
+            "GenerationConfig.automaticContinuation",
+        ),
+        "sent as `outputConfig` of the body": ("GenerationConfig.generationOutputConfig",),
         "added by the SDK to what the server sent": (
             "GenerateContentResponse.sdkHttpResponse",
             "GenerateContentResponse.automaticFunctionCallingHistory",

@@ -9,19 +9,19 @@ from __future__ import annotations
 import base64
 import datetime
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from random import Random
 from typing import Any, Final
 
 from tests.identity.sdk_types import (
     Field,
     fields_of,
+    full_name_of,
     is_object,
     item_hint,
     members_of,
     name_of,
     objects_below,
-    plain_hint,
     value_hint,
     words_of,
 )
@@ -32,7 +32,8 @@ Rule = Callable[["Generator"], Any]
 
 class Generator:
     """`rules`, `left_out` and `required` name fields as `Type.field`. `rules` and `left_out` also take `*.field`, a field
-    of any type, and `left_out` a type alone. `required` are fields that a server requires although the SDK does not."""
+    of any type. `left_out` also takes a type alone, and both with the module: `module.Type.field`. `required` are fields
+    that a server requires although the SDK does not."""
 
     def __init__(
         self,
@@ -54,6 +55,8 @@ class Generator:
         self._left = 0
         self._new: set[Any] = set()
         self._number = 0
+        self._fields: dict[Any, list[Field]] = {}
+        self._kinds: dict[tuple[Any, ...], dict[Any, set[Any]]] = {}
 
     def start_case(self, *roots: Any) -> None:
         """Starts a value of about `size` members. Looks which objects below the roots have fields not made yet."""
@@ -95,7 +98,20 @@ class Generator:
 
     def fields(self, kind: Any) -> list[Field]:
         """The fields of a type that are generated."""
-        return [field for field in fields_of(kind) if not self._is_left_out(kind, field)]
+        if kind not in self._fields:
+            self._fields[kind] = [field for field in fields_of(kind) if not self._is_left_out(kind, field)]
+        return self._fields[kind]
+
+    def kinds(self, *roots: Any) -> dict[Any, set[Any]]:
+        """The objects below some types, each with the objects that have it as a member."""
+        if roots not in self._kinds:
+            self._kinds[roots] = self._find_kinds(roots)
+        return self._kinds[roots]
+
+    def pick(self, kinds: Sequence[Any]) -> Any:
+        """One of several types, most often one with fields not made yet."""
+        new = [kind for kind in kinds if any(below in self._new for below in objects_below(kind))]
+        return self.random.choice(new if new and self.chance(NEW_SHARE) else kinds)
 
     # Simple values
 
@@ -155,38 +171,40 @@ class Generator:
         if self._left <= 0:
             simple = [each for each in members if not is_object(each) and item_hint(each) is None]
             members = simple or members
-        new = [each for each in members if any(below in self._new for below in objects_below(each))]
-        return self.random.choice(new if new and self.chance(NEW_SHARE) else members)
+        return self.pick(members)
 
     def _length(self) -> int:
         return self.random.randint(1, 2) if self._left > 0 else 1
 
     def _is_left_out(self, kind: Any, field: Field) -> bool:
-        return self._key(kind, field) in self._left_out or f"*.{field.name}" in self._left_out
+        keys = (self._key(kind, field), f"*.{field.name}", f"{full_name_of(kind)}.{field.name}")
+        return any(key in self._left_out for key in keys)
 
     def _key(self, kind: Any, field: Field) -> str:
         return f"{name_of(kind)}.{field.name}"
 
     def _is_type_left_out(self, hint: Any) -> bool:
-        return is_object(hint) and name_of(hint) in self._left_out
+        return is_object(hint) and (name_of(hint) in self._left_out or full_name_of(hint) in self._left_out)
 
-    def _objects_with_new_fields(self, roots: Iterable[Any]) -> set[Any]:
+    def _find_kinds(self, roots: tuple[Any, ...]) -> dict[Any, set[Any]]:
         parents: dict[Any, set[Any]] = {}
-        open_kinds = [kind for root in roots for kind in objects_below(root)]
-        kinds: set[Any] = set()
-        while open_kinds:
-            kind = open_kinds.pop()
-            if kind in kinds or self._is_type_left_out(kind):
+        todo: list[tuple[Any, Any]] = [(None, kind) for root in roots for kind in objects_below(root)]
+        while todo:
+            parent, kind = todo.pop()
+            if self._is_type_left_out(kind):
                 continue
-            kinds.add(kind)
-            for field in self.fields(kind):
-                for below in objects_below(field.hint):
-                    parents.setdefault(below, set()).add(kind)
-                    open_kinds.append(below)
-        new = {kind for kind in kinds if any(not self.counts[kind, field.name] for field in self.fields(kind))}
+            if kind not in parents:
+                parents[kind] = set()
+                todo += [(kind, below) for field in self.fields(kind) for below in objects_below(field.hint)]
+            parents[kind] |= {parent} - {None}
+        return parents
+
+    def _objects_with_new_fields(self, roots: tuple[Any, ...]) -> set[Any]:
+        parents = self.kinds(*roots)
+        new = {kind for kind in parents if any(not self.counts[kind, field.name] for field in self.fields(kind))}
         todo = list(new)
         while todo:
-            for parent in parents.get(todo.pop(), set()) - new:
+            for parent in parents[todo.pop()] - new:
                 new.add(parent)
                 todo.append(parent)
         return new

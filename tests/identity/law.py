@@ -39,7 +39,9 @@ async def play_case(player: Player, dialect: ServerDialectName, case: Case, numb
     request = ClientRequest(dialect=dialect, model=MODEL, body=case.request, is_stream=is_stream)
     answer = _upstream_answer(dialect, case.answer, is_stream)
     outcome = await player.play(request, dialect, DEFAULTS[dialect], answer)
-    bodies = [json.loads(body) for body in outcome.upstream_bodies if body]  # a request for the model's size has no body
+    bodies = [
+        json.loads(body) for body in outcome.upstream_bodies if body
+    ]  # a request for the model's size has no body
     if outcome.status != 200 or not bodies:
         return [Difference("request", Delta("refused", str(outcome.status), outcome.body.decode()[:300]), number)]
     deltas = [Difference("request", delta, number) for delta in compare_json(case.request, bodies[0])]

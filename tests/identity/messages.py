@@ -47,7 +47,7 @@ def _make_tools(generator: Generator) -> list[dict[str, Any]]:
     tools = [generator.object(beta.BetaToolParam) for _ in range(generator.random.randint(0, 2))]
     if generator.chance():
         tools += generator.value(hint)
-    return list({tool.get("name", tool["type"] if "type" in tool else ""): tool for tool in tools}.values())
+    return list({tool.get("name", tool.get("type")): tool for tool in tools}.values())
 
 
 def _make_tool_choice(generator: Generator, names: list[str]) -> Any:
@@ -62,16 +62,13 @@ def _make_tool_choice(generator: Generator, names: list[str]) -> Any:
 def _user_message(generator: Generator) -> dict[str, Any]:
     if generator.chance(0.3):
         return generator.object(beta.BetaUserMessageParam, content=generator.text())
-    kinds = generator.random.choices(USER_BLOCKS, k=generator.random.randint(1, 2))
+    kinds = [generator.pick(USER_BLOCKS) for _ in range(generator.random.randint(1, 2))]
     return generator.object(beta.BetaUserMessageParam, content=[generator.object(kind) for kind in kinds])
 
 
 def _make_answered_turn(generator: Generator, names: list[str]) -> Iterator[dict[str, Any]]:
     count = generator.random.randint(0, 2) if names else 0
-    calls = [
-        generator.object(beta.BetaToolUseBlockParam, name=generator.random.choice(names), toolset_name=...)
-        for _ in range(count)
-    ]
+    calls = [generator.object(beta.BetaToolUseBlockParam, name=generator.random.choice(names)) for _ in range(count)]
     blocks = [block for _ in range(generator.random.randint(0, 2)) for block in _assistant_blocks(generator)]
     if not blocks and not calls:
         blocks = [generator.object(beta.BetaTextBlockParam)]
@@ -83,8 +80,7 @@ def _make_answered_turn(generator: Generator, names: list[str]) -> Iterator[dict
 
 def _assistant_blocks(generator: Generator) -> list[dict[str, Any]]:
     """A block, or a use of a server's tool with its result."""
-    kind = generator.random.choice(ASSISTANT_BLOCKS)
-    block = generator.object(kind)
+    block = generator.object(generator.pick(ASSISTANT_BLOCKS))
     if "tool_use_id" not in block:
         return [block]
     use = beta.BetaMCPToolUseBlockParam if block["type"] == "mcp_tool_result" else beta.BetaServerToolUseBlockParam
@@ -104,10 +100,7 @@ def _make_message(generator: Generator, request: dict[str, Any]) -> dict[str, An
     if names and choice != "none":
         is_single = (request.get("tool_choice") or {}).get("disable_parallel_tool_use")
         count = generator.random.randint(0, 1 if is_single else 2)
-        calls = [
-            generator.object(beta.BetaToolUseBlock, name=generator.random.choice(names), toolset_name=...)
-            for _ in range(count)
-        ]
+        calls = [generator.object(beta.BetaToolUseBlock, name=generator.random.choice(names)) for _ in range(count)]
     blocks = [block for _ in range(generator.random.randint(0, 2)) for block in _answer_blocks(generator)]
     if not blocks and not calls:
         blocks = [generator.object(beta.BetaTextBlock)]
@@ -118,7 +111,7 @@ def _make_message(generator: Generator, request: dict[str, Any]) -> dict[str, An
 
 
 def _answer_blocks(generator: Generator) -> list[dict[str, Any]]:
-    block = generator.object(generator.random.choice(ANSWER_BLOCKS))
+    block = generator.object(generator.pick(ANSWER_BLOCKS))
     if "tool_use_id" not in block:
         return [block]
     use = beta.BetaMCPToolUseBlock if block["type"] == "mcp_tool_result" else beta.BetaServerToolUseBlock
@@ -157,7 +150,9 @@ def _split_block(generator: Generator, block: dict[str, Any]) -> tuple[dict[str,
                 start["citations"] = []
             return start, [*cited, *pieces]
         case "thinking":
-            pieces = [generator.object(beta.BetaThinkingDelta, thinking=each) for each in generator.split(block["thinking"])]
+            pieces = [
+                generator.object(beta.BetaThinkingDelta, thinking=each) for each in generator.split(block["thinking"])
+            ]
             signature = generator.object(beta.BetaSignatureDelta, signature=block["signature"])
             return {**block, "thinking": "", "signature": ""}, [*pieces, signature]
         case "tool_use" | "server_tool_use" | "mcp_tool_use":
@@ -228,6 +223,7 @@ SOURCE: Final = Source(
             "MessageCreateParamsBase.user_profile_id",
             "MessageCreateParamsBase.workspace_id",
         ),
+        "one form of a JSON Schema, which is generated as JSON": ("BetaResponseToolInputSchema", "InputSchemaTyped"),
         "not served": ("MessageCreateParamsBase.thread",),
     },
 )

@@ -36,7 +36,9 @@ def _make_answered_turn(generator: Generator, tools: list[dict[str, Any]]) -> li
     messages = [generator.object(Message, **given)]
     for call in calls:
         name = call["function"]["name"]
-        messages.append(generator.object(Message, **{**_no_calls("tool"), "tool_name": name, "content": generator.text()}))
+        messages.append(
+            generator.object(Message, **{**_no_calls("tool"), "tool_name": name, "content": generator.text()})
+        )
     if not calls:
         messages.append(generator.object(Message, **{**_no_calls("user"), "content": generator.text()}))
     return messages

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from openai.types import responses
-from openai.types.responses import response_input_item_param
+from openai.types.responses import response as response_module
+from openai.types.responses import response_input_param
 from openai.types.responses.response_create_params import ResponseCreateParamsBase
 from tests.identity.generator import Generator
-from tests.identity.sdk_types import fields_of, item_hint, members_of, words_of
+from tests.identity.sdk_types import fields_of, is_object, item_hint, members_of, words_of
 from tests.identity.source import MODEL, Case, Source, make_arguments, make_image_url, make_schema, make_url
 
 
@@ -49,6 +50,12 @@ def _make_tools(generator: Generator) -> list[dict[str, Any]]:
 
 def _make_tool_choice(generator: Generator, tools: list[dict[str, Any]]) -> Any:
     functions = [tool["name"] for tool in tools if tool["type"] == "function"]
+    if generator.chance(0.3):
+        kind = generator.pick(
+            [kind for kind in members_of(_hint(ResponseCreateParamsBase, "tool_choice")) if is_object(kind)]
+        )
+        if kind not in (responses.ToolChoiceFunctionParam, responses.ToolChoiceAllowedParam):
+            return generator.object(kind)
     if not functions or generator.chance():
         return ...
     name = generator.random.choice(functions)
@@ -58,7 +65,7 @@ def _make_tool_choice(generator: Generator, tools: list[dict[str, Any]]) -> Any:
 
 
 def _make_input(generator: Generator, tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    items = [generator.object(generator.random.choice(USER_ITEMS))]
+    items = [generator.object(generator.pick(USER_ITEMS))]
     for _ in range(generator.random.randint(0, 3)):
         items += _input_items(generator, tools)
     return items
@@ -66,20 +73,21 @@ def _make_input(generator: Generator, tools: list[dict[str, Any]]) -> list[dict[
 
 def _input_items(generator: Generator, tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """An item, or a call with its result."""
-    kind = generator.random.choice([*INPUT_ITEMS, responses.ResponseFunctionToolCallParam])
+    kind = generator.pick(INPUT_ITEMS)
     item = generator.object(kind)
     match item.get("type"):
         case "function_call":
             _name_call(generator, item, tools, "function")
-            result = response_input_item_param.FunctionCallOutput
-            return [item, generator.object(result, call_id=item["call_id"], name=..., namespace=...)]
+            return [item, generator.object(response_input_param.FunctionCallOutput, call_id=item["call_id"])]
         case "custom_tool_call":
             _name_call(generator, item, tools, "custom")
             return [item, generator.object(responses.ResponseCustomToolCallOutputParam, call_id=item["call_id"])]
         case _ if kind in RESULT_OF:
-            return [item, generator.object(RESULT_OF[kind], call_id=item["call_id"])]
+            return [item, generator.object(RESULT_OF[kind], call_id=item.get("call_id", ...))]
+        case "local_shell_call":
+            return [item, generator.object(response_input_param.LocalShellCallOutput, id=item["call_id"])]
         case "mcp_approval_request":
-            result = response_input_item_param.McpApprovalResponse
+            result = response_input_param.McpApprovalResponse
             return [item, generator.object(result, approval_request_id=item["id"])]
         case _:
             return [item]
@@ -96,12 +104,14 @@ def _name_call(generator: Generator, item: dict[str, Any], tools: list[dict[str,
 
 def _make_response(generator: Generator, request: dict[str, Any]) -> dict[str, Any]:
     output = [_output_item(generator, request) for _ in range(generator.random.randint(1, 3))]
+    end: dict[str, Any]
     if generator.chance(0.3):
         reason = generator.random.choice(("max_output_tokens", "content_filter"))
-        end = {"status": "incomplete", "incomplete_details": {"reason": reason}}
+        details = generator.object(response_module.IncompleteDetails, reason=reason)
+        end = {"status": "incomplete", "incomplete_details": details}
     else:
-        end = {"status": "completed", "incomplete_details": None}
-    return generator.object(responses.Response, output=output, error=None, **end)
+        end = {"status": "completed", "incomplete_details": generator.random.choice((None, ...))}
+    return generator.object(responses.Response, output=output, error=generator.random.choice((None, ...)), **end)
 
 
 def _output_item(generator: Generator, request: dict[str, Any]) -> dict[str, Any]:
@@ -109,12 +119,13 @@ def _output_item(generator: Generator, request: dict[str, Any]) -> dict[str, Any
     names = [tool["name"] for tool in tools if tool["type"] == "function"]
     choice = request.get("tool_choice")
     is_calling = names and choice != "none" and generator.chance(0.4)
-    if is_calling and isinstance(choice, dict):
+    if is_calling and isinstance(choice, dict) and choice["type"] in ("function", "allowed_tools"):
         names = [choice["name"]] if "name" in choice else [tool["name"] for tool in choice["tools"]]
     if is_calling:
         call: dict[str, Any] = {"name": generator.random.choice(names), "namespace": ..., "status": "completed"}
         return generator.object(responses.ResponseFunctionToolCall, id=generator.new_name("fc"), **call)
-    kind = responses.ResponseOutputMessage if generator.chance(0.4) else generator.random.choice(OUTPUT_ITEMS)
+    common = (responses.ResponseOutputMessage, responses.ResponseReasoningItem)
+    kind = generator.random.choice(common) if generator.chance() else generator.pick(OUTPUT_ITEMS)
     given = {"status": "completed"} if "status" in {field.name for field in fields_of(kind)} else {}
     return generator.object(kind, id=generator.new_name("item"), **given)
 
@@ -129,6 +140,8 @@ def _number(events: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
 def _make_events(generator: Generator, response: dict[str, Any]) -> Iterator[dict[str, Any]]:
     start = {**response, "status": "in_progress", "output": [], "incomplete_details": None, "usage": None}
     start.pop("completed_at", None)
+    if generator.chance(0.1):
+        yield _event(generator, responses.ResponseQueuedEvent, response={**start, "status": "queued"})
     yield _event(generator, responses.ResponseCreatedEvent, response=start)
     yield _event(generator, responses.ResponseInProgressEvent, response=start)
     for index, item in enumerate(response["output"]):
@@ -154,6 +167,8 @@ def _item_events(generator: Generator, item: dict[str, Any], place: dict[str, An
         case "message":
             for index, part in enumerate(item["content"]):
                 yield from _part_events(generator, part, {**place, "content_index": index})
+            if generator.chance(0.1):
+                yield from (_event(generator, kind) for kind in AUDIO)
         case "reasoning":
             yield from _reasoning_events(generator, item, place)
         case "function_call":
@@ -166,8 +181,10 @@ def _item_events(generator: Generator, item: dict[str, Any], place: dict[str, An
                 yield _event(generator, responses.ResponseCustomToolCallInputDeltaEvent, delta=piece, **place)
             yield _event(generator, responses.ResponseCustomToolCallInputDoneEvent, input=item["input"], **place)
         case kind:
-            for progress in PROGRESS.get(kind, ()):
-                yield _event(generator, progress, **place)
+            chosen = [generator.pick(each) if isinstance(each, tuple) else each for each in PROGRESS.get(kind, ())]
+            for progress in chosen:
+                names = {field.name for field in fields_of(progress)}
+                yield _event(generator, progress, **{name: place[name] for name in place if name in names})
 
 
 def _part_events(generator: Generator, part: dict[str, Any], place: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -226,27 +243,36 @@ def _words(hint: Any) -> list[Any]:
 
 
 RESULT_OF: Final = {
-    response_input_item_param.ShellCall: response_input_item_param.ShellCallOutput,
-    response_input_item_param.ApplyPatchCall: response_input_item_param.ApplyPatchCallOutput,
-    responses.ResponseComputerToolCallParam: response_input_item_param.ComputerCallOutput,
+    response_input_param.ShellCall: response_input_param.ShellCallOutput,
+    response_input_param.ApplyPatchCall: response_input_param.ApplyPatchCallOutput,
+    responses.ResponseComputerToolCallParam: response_input_param.ComputerCallOutput,
+    response_input_param.ToolSearchCall: responses.ResponseToolSearchOutputItemParamParam,
+    response_input_param.Program: response_input_param.ProgramOutput,
 }
 #: Items that are made with the call or the request that they answer, or that refer to stored items.
 ANSWERING: Final = frozenset(
     {
         *("function_call_output", "custom_tool_call_output", "shell_call_output", "apply_patch_call_output"),
         *("computer_call_output", "local_shell_call_output", "mcp_approval_response", "item_reference"),
-        *("tool_search_output", "program_output", "compaction_trigger"),
+        *("tool_search_output", "program_output"),
     }
 )
-USER_ITEMS: Final = (responses.EasyInputMessageParam, response_input_item_param.Message)
-INPUT_ITEMS: Final = _kinds(responses.ResponseInputItemParam, ANSWERING)
-OUTPUT_ITEMS: Final = _kinds(item_hint(_hint(responses.Response, "output")), ANSWERING | {"function_call", "message"})
+USER_ITEMS: Final = (responses.EasyInputMessageParam, response_input_param.Message)
+INPUT_ITEMS: Final = _kinds(item_hint(response_input_param.ResponseInputParam), ANSWERING)
+OUTPUT_ITEMS: Final = _kinds(item_hint(_hint(responses.Response, "output")), frozenset({"function_call", "message"}))
 EMPTY_MEMBERS: Final[dict[str, dict[str, Any]]] = {
     "message": {"content": []},
     "reasoning": {"summary": [], "content": [], "encrypted_content": None},
     "function_call": {"arguments": ""},
     "custom_tool_call": {"input": ""},
 }
+AUDIO: Final = (
+    responses.ResponseAudioDeltaEvent,
+    responses.ResponseAudioDoneEvent,
+    responses.ResponseAudioTranscriptDeltaEvent,
+    responses.ResponseAudioTranscriptDoneEvent,
+)
+#: The events of an item between its start and its end; of several in a tuple there is one.
 PROGRESS: Final[dict[str, tuple[Any, ...]]] = {
     "web_search_call": (
         responses.ResponseWebSearchCallInProgressEvent,
@@ -275,11 +301,21 @@ PROGRESS: Final[dict[str, tuple[Any, ...]]] = {
         responses.ResponseMcpCallInProgressEvent,
         responses.ResponseMcpCallArgumentsDeltaEvent,
         responses.ResponseMcpCallArgumentsDoneEvent,
-        responses.ResponseMcpCallCompletedEvent,
+        (responses.ResponseMcpCallCompletedEvent, responses.ResponseMcpCallFailedEvent),
+    ),
+    "compaction": (responses.ResponseCompactionCompactingEvent,),
+    "shell_call": (
+        responses.ResponseShellCallCommandAddedEvent,
+        responses.ResponseShellCallCommandDeltaEvent,
+        responses.ResponseShellCallCommandDoneEvent,
+    ),
+    "shell_call_output": (
+        responses.ResponseShellCallOutputContentDeltaEvent,
+        responses.ResponseShellCallOutputContentDoneEvent,
     ),
     "mcp_list_tools": (
         responses.ResponseMcpListToolsInProgressEvent,
-        responses.ResponseMcpListToolsCompletedEvent,
+        (responses.ResponseMcpListToolsCompletedEvent, responses.ResponseMcpListToolsFailedEvent),
     ),
 }
 SOURCE: Final = Source(
@@ -301,7 +337,7 @@ SOURCE: Final = Source(
         "*.call_id": lambda generator: generator.new_name("call"),
         "*.name": lambda generator: generator.new_name("name"),
         "*.encrypted_content": Generator.base64,
-        "*.top_logprobs": lambda generator: generator.random.randint(0, 20),
+        "ResponseCreateParamsBase.top_logprobs": lambda generator: generator.random.randint(0, 20),
         "*.temperature": lambda generator: generator.random.randint(0, 20) / 10,
     },
     left_out={
@@ -310,6 +346,24 @@ SOURCE: Final = Source(
             "ResponseCreateParamsBase.conversation",
             "ResponseCreateParamsBase.background",
             "ItemReference",
+        ),
+        "failures are translated; tested with the errors of every dialect": (
+            "ResponseError",
+            "ResponseErrorEvent",
+            "ResponseFailedEvent",
+        ),
+        "a part of the whole answer, given again in an event": (
+            "response_content_part_added_event.PartReasoningText",
+            "response_content_part_done_event.PartReasoningText",
+            "response_output_text_annotation_added_event.AnnotationFileCitation",
+            "response_output_text_annotation_added_event.AnnotationURLCitation",
+            "response_output_text_annotation_added_event.AnnotationContainerFileCitation",
+            "response_output_text_annotation_added_event.AnnotationFilePath",
+            "response_reasoning_summary_part_added_event.Part",
+            "response_reasoning_summary_part_done_event.Part",
+            "response_reasoning_summary_part_done_event.ResponseReasoningSummaryPartDoneEvent.status",
+            "response_text_delta_event.Logprob",
+            "response_text_done_event.Logprob",
         ),
         "the gateway compacts itself; tested with its compaction": ("ResponseCreateParamsBase.context_management",),
     },

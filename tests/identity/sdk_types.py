@@ -7,7 +7,6 @@ import collections.abc
 import enum
 import types
 import typing
-from collections.abc import Iterator
 from functools import cache
 from typing import Annotated, Any, Final, Literal, NamedTuple, Union
 
@@ -38,6 +37,7 @@ def fields_of(kind: Any) -> tuple[Field, ...]:
     return ()
 
 
+@cache
 def is_object(kind: Any) -> bool:
     """Whether a type is an object whose fields the SDK names."""
     return typing_extensions.is_typeddict(kind) or (isinstance(kind, type) and issubclass(kind, pydantic.BaseModel))
@@ -65,6 +65,7 @@ def plain_hint(hint: Any) -> Any:
             return hint
 
 
+@cache
 def item_hint(hint: Any) -> Any:
     """The type of the items of a list; None for any other type."""
     origin = typing.get_origin(hint)
@@ -78,6 +79,7 @@ def item_hint(hint: Any) -> Any:
     return typing.get_args(hint)[0] if is_list else None
 
 
+@cache
 def value_hint(hint: Any) -> Any:
     """The type of the values of a mapping; None for any other type."""
     if hint in MAPPINGS:
@@ -87,6 +89,7 @@ def value_hint(hint: Any) -> Any:
     return None
 
 
+@cache
 def words_of(hint: Any) -> tuple[Any, ...]:
     """The values of a literal or an enumeration."""
     if typing.get_origin(hint) is Literal:
@@ -96,15 +99,7 @@ def words_of(hint: Any) -> tuple[Any, ...]:
     return ()
 
 
-def inner_hints(hint: Any) -> Iterator[Any]:
-    """The types directly below a type."""
-    for member in members_of(hint):
-        if is_object(member):
-            yield from (field.hint for field in fields_of(member))
-        elif (inner := item_hint(member) or value_hint(member)) is not None:
-            yield inner
-
-
+@cache
 def objects_below(hint: Any) -> tuple[Any, ...]:
     """The objects that a hint names itself: through unions, lists and mappings, but not through other objects."""
     found: dict[Any, None] = {}
@@ -117,8 +112,13 @@ def objects_below(hint: Any) -> tuple[Any, ...]:
 
 
 def name_of(kind: Any) -> str:
-    """The name of a type, with the class it stands in."""
+    """The name of a type, with the class it stands in. Several modules of an SDK may use one name."""
     return str(kind.__qualname__)
+
+
+def full_name_of(kind: Any) -> str:
+    """The name of a type with the last part of its module."""
+    return f"{kind.__module__.rpartition('.')[2]}.{name_of(kind)}"
 
 
 def _typed_dict_field(name: str, hint: Any, kind: Any) -> Field:
