@@ -15,7 +15,8 @@ from tests.store.stores import NO_LIMIT, find_turn_by_item, read_chain, record
 
 from antiphon.errors import StorageUnavailable
 from antiphon.store.sqlite import file as sqlite_file
-from antiphon.store.sqlite import store as sqlite
+from antiphon.store.sqlite import responses as sqlite_responses
+from antiphon.store.sqlite import store as sqlite_store
 from antiphon.store.sqlite.store import SqliteStore
 
 
@@ -53,7 +54,8 @@ def test_two_stores_on_one_file_share_their_responses(tmp_path: Path) -> None:
 def test_queries_never_scan_a_whole_table(query: str, tmp_path: Path) -> None:
     sqlite_file.prepare_file(tmp_path / "a.db", 1.0)
     with closing(sqlite_file.connect(tmp_path / "a.db", 1.0)) as db:
-        statement = getattr(sqlite, query).replace("{ids}", "?, ?")
+        module = sqlite_responses if hasattr(sqlite_responses, query) else sqlite_store
+        statement = getattr(module, query).replace("{ids}", "?, ?")
         count = 4 if "CHAIN" in query else statement.count("?")
         plan = [str(row[3]) for row in db.execute(f"EXPLAIN QUERY PLAN {statement}", (1,) * count)]
     scans = [
@@ -75,7 +77,7 @@ def test_chain_query_reads_no_response_heads(tmp_path: Path) -> None:
     sqlite_file.prepare_file(tmp_path / "a.db", 1.0)
     with closing(sqlite_file.connect(tmp_path / "a.db", 1.0)) as db:
         assert [row[1] for row in db.execute("PRAGMA table_info(turns)")] == ["seq", "before", "input", "output"]
-    assert "responses" not in sqlite.SELECT_CHAIN.partition("UNION ALL")[2]
+    assert "responses" not in sqlite_responses.SELECT_CHAIN.partition("UNION ALL")[2]
 
 
 # Writing
@@ -378,8 +380,8 @@ def test_chain_in_order_is_read_by_row_numbers(tmp_path: Path) -> None:
         await asyncio.gather(*(store.save("anna", each, [], []) for each in chain[3:]))
         with closing(apsw.Connection(str(tmp_path / "a.db"))) as db:
             assert db.execute("SELECT seq, before FROM turns").fetchall() == [(seq, seq - 1) for seq in range(1, 7)]
-            rows = db.execute(sqlite.SELECT_CHAIN, (b"anna", b"resp_5", NO_LIMIT, False)).fetchall()
-            by_ids = db.execute(sqlite.SELECT_CHAIN_BY_IDS, (b"anna", b"resp_5", NO_LIMIT, False)).fetchall()
+            rows = db.execute(sqlite_responses.SELECT_CHAIN, (b"anna", b"resp_5", NO_LIMIT, False)).fetchall()
+            by_ids = db.execute(sqlite_responses.SELECT_CHAIN_BY_IDS, (b"anna", b"resp_5", NO_LIMIT, False)).fetchall()
         assert rows == by_ids
         assert rows[0][2] == await read_chain(store, "anna", "resp_5")
         await store.close()
@@ -393,7 +395,7 @@ def test_oversized_response_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
         db.limit(apsw.SQLITE_LIMIT_LENGTH, 100_000)
         return db
 
-    monkeypatch.setattr(sqlite, "connect", limited)
+    monkeypatch.setattr(sqlite_store, "connect", limited)
 
     async def go() -> None:
         store = await SqliteStore.open(tmp_path / "a.db")

@@ -15,7 +15,7 @@ from tests.store.stores import record
 
 from antiphon.store.sqlite import file as sqlite_file
 from antiphon.store.sqlite.file import connect, fetch, prepare_file
-from antiphon.store.sqlite.response_rows import SaveResponse, response_row
+from antiphon.store.sqlite.responses import SaveResponse, response_row
 from antiphon.store.sqlite.store import SqliteStore
 from antiphon.store.sqlite.writer import BatchedWrite, WriterThread
 

@@ -19,7 +19,7 @@ from antiphon.store.sqlite.change_watcher import ChangeWatcher
 from antiphon.store.sqlite.conversations import append_entries
 from antiphon.store.sqlite.file import fetch
 from antiphon.store.sqlite.readers import ReaderThreads
-from antiphon.store.sqlite.response_rows import (
+from antiphon.store.sqlite.responses import (
     INSERT_RESPONSES,
     INSERT_TURNS,
     RESPONSE_COLUMN_COUNT,
