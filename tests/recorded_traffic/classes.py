@@ -884,17 +884,6 @@ DEFECTS: Final = [
         changes=("missing",),
     ),
     DifferenceClass(
-        name="request: gemini signatures",
-        reason="Signatures that did not come through the gateway are left out or replaced.",
-        checks=("request",),
-        client="gemini",
-        paths=("contents[].parts[].thoughtSignature",),
-        changes=(
-            "missing",
-            "changed",
-        ),
-    ),
-    DifferenceClass(
         name="request: gemini turns",
         reason="Parts and turns are joined or divided.",
         checks=("request",),
@@ -972,13 +961,6 @@ DEFECTS: Final = [
             "contents[].parts[].inlineData.data",
         ),
         changes=("changed",),
-    ),
-    DifferenceClass(
-        name="request: foreign seals",
-        reason="Sealed reasoning that did not come through the gateway is sent to a server of another dialect.",
-        checks=("asked",),
-        paths=("seals",),
-        changes=("sent",),
     ),
 ]
 

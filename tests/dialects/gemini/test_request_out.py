@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from tests.dialects.gemini.sending import judged, lost, send
 from tests.generate.conversations import marks_of, requests
 
-from antiphon.dialects.gemini.wire import GeminiWire
+from antiphon.dialects.gemini.wire import GeminiWire, ModelLevels
 from antiphon.errors import InvalidValue, UnsupportedParameter
 from antiphon.protocol import codec
 from antiphon.protocol.items import MessageParam
@@ -224,7 +224,11 @@ GOOGLE = GeminiWire(
     level_models=("gemini-3",),
     unthinking_models=("gemini-2.0",),
     thinking_models=("gemini-2.5-pro",),
-    levels=("low", "high"),
+    levels=("low", "medium", "high"),
+    models=(
+        ModelLevels(names=("gemini-3-pro*",), levels=("low", "high")),
+        ModelLevels(names=("gemini-3-flash",), levels=("minimal", "low", "medium", "high")),
+    ),
 )
 
 
@@ -237,6 +241,9 @@ GOOGLE = GeminiWire(
         ("google/gemini-2.5-pro", "none", {"thinkingBudget": 128}, False),
         ("models/gemini-3-pro", "high", {"thinkingLevel": "high", "includeThoughts": True}, True),
         ("gemini-3-pro", "none", {"thinkingLevel": "low"}, False),
+        ("gemini-3-pro-x", "medium", {"thinkingLevel": "high", "includeThoughts": True}, False),
+        ("gemini-3.1-pro", "medium", {"thinkingLevel": "medium", "includeThoughts": True}, True),
+        ("gemini-3-flash", "minimal", {"thinkingLevel": "minimal", "includeThoughts": True}, True),
         ("gemini-2.0-flash", "high", None, False),
         ("gemini-2.0-flash", "none", None, True),
     ],

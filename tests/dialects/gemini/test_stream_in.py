@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.dialects.gemini.reading import REQUEST, STOP, call, frame, parts, read, read_frames, read_whole, reader
@@ -205,24 +207,54 @@ def test_log_probabilities_without_text_are_a_loss() -> None:
     assert paths(read(parts(logprobsResult=tokens)).losses) == ["logprobsResult"]
 
 
-@pytest.mark.parametrize(
-    ("reason", "end"),
-    [
-        ("STOP", "completed"),
-        ("OTHER", "completed"),
-        ("MAX_TOKENS", "incomplete: max_output_tokens"),
-        ("BLOCKLIST", "incomplete: content_filter"),
-        ("PROHIBITED_CONTENT", "incomplete: content_filter"),
-        ("SPII", "incomplete: content_filter"),
-        ("MALFORMED_FUNCTION_CALL", "incomplete: malformed_function_call"),
-        ("UNEXPECTED_TOOL_CALL", "incomplete: unexpected_tool_call"),
-        ("TOO_MANY_TOOL_CALLS", "incomplete: too_many_tool_calls"),
-        ("MALFORMED_RESPONSE", "incomplete: malformed_response"),
-    ],
-)
+FINISH_REASONS = {
+    "STOP": "completed",
+    "FINISH_REASON_UNSPECIFIED": "completed",
+    "OTHER": "completed",
+    "NO_IMAGE": "completed",
+    "MAX_TOKENS": "incomplete: max_output_tokens",
+    "CONTINUATION": "incomplete: max_output_tokens",
+    "SAFETY": "incomplete: content_filter",
+    "RECITATION": "incomplete: content_filter",
+    "LANGUAGE": "incomplete: content_filter",
+    "BLOCKLIST": "incomplete: content_filter",
+    "PROHIBITED_CONTENT": "incomplete: content_filter",
+    "SPII": "incomplete: content_filter",
+    "IMAGE_SAFETY": "incomplete: content_filter",
+    "IMAGE_PROHIBITED_CONTENT": "incomplete: content_filter",
+    "IMAGE_RECITATION": "incomplete: content_filter",
+    "IMAGE_OTHER": "incomplete: content_filter",
+    "MALFORMED_FUNCTION_CALL": "incomplete: malformed_function_call",
+    "UNEXPECTED_TOOL_CALL": "incomplete: unexpected_tool_call",
+    "TOO_MANY_TOOL_CALLS": "incomplete: too_many_tool_calls",
+    "MALFORMED_RESPONSE": "incomplete: malformed_response",
+}
+
+
+@pytest.mark.parametrize(("reason", "end"), FINISH_REASONS.items())
 def test_finish_reason_determines_the_status(reason: str, end: str) -> None:
-    """REQ-3."""
-    assert read_frames([frame(parts({"text": "x"}, finishReason=reason))]).summary[-1] == end
+    """REQ-3: a reason without an equivalent is a loss."""
+    reading = read_frames([frame(parts({"text": "x"}, finishReason=reason))])
+    assert reading.summary[-1] == end
+    assert paths(reading.losses) == (["finishReason"] if end == "completed" and reason != "STOP" else [])
+
+
+def test_every_finish_reason_of_the_sdk_has_a_status() -> None:
+    """REQ-3: the page of the dialects lists them too."""
+    assert set(FINISH_REASONS) == {reason.value for reason in types.FinishReason}
+    page = (Path(__file__).parents[3] / "docs" / "dialects.md").read_text(encoding="utf-8")
+    assert [reason for reason in FINISH_REASONS if f"`{reason}`" not in page] == []
+
+
+@pytest.mark.parametrize(
+    ("number", "end"),
+    [(1, "completed"), (2, "incomplete: max_output_tokens"), (3, "incomplete: content_filter"), (9, "completed")],
+)
+def test_finish_reason_may_be_the_number_of_the_enum(number: int, end: str) -> None:
+    """REQ-3: as servers with a protobuf library send it."""
+    reading = read_frames([frame(parts({"text": "x"}, finishReason=number))])
+    assert reading.summary[-1] == end
+    assert paths(reading.losses) == (["finishReason"] if number == 9 else [])
 
 
 def test_malformed_call_is_a_loss() -> None:
@@ -232,21 +264,6 @@ def test_malformed_call_is_a_loss() -> None:
     to_hub.finish()
     assert to_hub.error is None
     assert [(loss.path, loss.what) for loss in to_hub.losses] == [("finishMessage", "print(x)")]
-
-
-def test_whole_call_is_delivered_and_a_partial_one_is_not() -> None:
-    """TOOL-1: an incomplete call cannot be called."""
-    cut = {"functionCall": {"name": "get_time", "willContinue": True}}
-    more = {"functionCall": {"partialArgs": [{"jsonPath": "$.zone", "stringValue": "CE"}], "willContinue": True}}
-    reading = read_frames(
-        [
-            frame(parts({"text": "x"}, call("get_time", {"zone": "UTC"}, id="a"))),
-            frame(parts(cut)),
-            frame(parts(more, finishReason="MALFORMED_FUNCTION_CALL")),
-        ]
-    )
-    assert reading.summary == ["x", 'a = get_time({"zone":"UTC"})', "incomplete: malformed_function_call"]
-    assert paths(reading.losses) == ["functionCall"]
 
 
 @pytest.mark.parametrize("streams", [False, True])

@@ -18,6 +18,7 @@ from antiphon.dialects.common.envelope import seal_reasoning
 from antiphon.dialects.common.freeform_tools import FreeformInput
 from antiphon.dialects.common.stream_to_hub import StreamOutcome
 from antiphon.dialects.common.tool_names import SendableCalls
+from antiphon.dialects.gemini.partial_calls import PartialCall
 from antiphon.dialects.gemini.response_wire import (
     AnswerFunctionCallIn,
     AnswerPartIn,
@@ -53,6 +54,7 @@ class AnswerToHub:
         self._thoughts = TextPieces()
         self._text_signature = ""  # of the open message, which may still receive citations
         self._sendable_calls = SendableCalls("functionCall", losses, new_id)
+        self._partial_call: PartialCall | None = None
         self._grounding: GroundingMetadataIn | None = None
         self._citations: CitationMetadataIn | None = None
         #: The writer's key of the open message while its text may be continued directly; else None.
@@ -67,6 +69,8 @@ class AnswerToHub:
         parts = (candidate.content and candidate.content.parts) or ()
         texts_left = sum(part.text is not None and not part.thought for part in parts) if tokens else 0
         for part in parts:
+            if part.function_call is None:
+                self._end_partial_call()
             if not part.thought and (part.text or (part.text is not None and tokens)):
                 texts_left -= 1
                 count = _count_tokens(part.text, tokens) if texts_left > 0 else len(tokens)
@@ -85,6 +89,7 @@ class AnswerToHub:
         when its signature has arrived, even if the answer is not.
         """
         self._write_citations()
+        self._end_partial_call(is_complete=outcome == "completed")
         if outcome == "completed" or self._text_signature:
             self._end_message()
             self._end_reasoning()
@@ -133,16 +138,32 @@ class AnswerToHub:
 
     def _add_call(self, call: AnswerFunctionCallIn, signature: str) -> None:
         self._end_open_items(signature, "call")
-        if call.will_continue or call.partial_args:
-            self._losses.add("functionCall", "a call in pieces", "partial arguments are not supported")
-            return
-        if not call.name:
+        if self._partial_call is not None and self._partial_call.is_continued_by(call):
+            self._partial_call.add_piece(call)
+        else:
+            self._end_partial_call()
+            if not call.will_continue and not call.partial_args:
+                self._write_call(call.name or "", call.id or "", call.args or {})
+                return
+            self._partial_call = PartialCall(call, self._losses)
+        self._writer.count_bytes(sum(len(piece.string_value or "") + 1 for piece in call.partial_args or ()))
+        if not call.will_continue:
+            self._end_partial_call()
+
+    def _end_partial_call(self, *, is_complete: bool = True) -> None:
+        """Write the call whose pieces were collected. A call that is not complete stays open."""
+        call, self._partial_call = self._partial_call, None
+        if call is not None:
+            self._write_call(call.name, call.id, call.arguments(), is_complete=is_complete)
+
+    def _write_call(self, name_on_wire: str, id: str, args: dict[str, Any], *, is_complete: bool = True) -> None:
+        if not name_on_wire:
             self._losses.add("functionCall", "a call without a name")
             return
-        called = self._names.original_tool(call.name)
+        called = self._names.original_tool(name_on_wire)
         name = self._sendable_calls.name(called)
-        key, call_id = self._next_key(), self._sendable_calls.id(call.id or "")
-        arguments = msgspec.json.encode(call.args or {}).decode()
+        key, call_id = self._next_key(), self._sendable_calls.id(id)
+        arguments = msgspec.json.encode(args).decode()
         if called.kind == "custom":
             freeform_input = FreeformInput()
             self._writer.open_custom_call(key, name=name, call_id=call_id, namespace=called.namespace)
@@ -156,7 +177,8 @@ class AnswerToHub:
         else:
             self._writer.open_call(key, name=name, call_id=call_id, namespace=called.namespace)
             self._writer.add_arguments(key, arguments)
-        self._writer.close_item(key)
+        if is_complete:
+            self._writer.close_item(key)
 
     def _add_native_part(self, name: str, value: Any, signature: str) -> None:
         """ITEM-5: write a part that only this dialect has as an extension item."""

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from antiphon.dialects.common.effort import EFFORT_BUDGETS, supported_effort
+from antiphon.dialects.common.model_names import matches_any
 from antiphon.dialects.common.narrowing import narrow_schema
 from antiphon.dialects.common.offered_tools import translate_tools_once
 from antiphon.dialects.common.request_fields import (
@@ -114,7 +115,8 @@ def _thinking_config(request: Request, wire: GeminiWire, losses: Losses) -> Thin
     if effort is None:
         return ThinkingConfigOut(include_thoughts=True) if shows_thoughts else UNSET
     if wire.thinking == "level" or model.startswith(wire.level_models):
-        level = supported_effort(effort, wire.levels, losses)
+        levels = next((row.levels for row in wire.models if matches_any(model, row.names)), wire.levels)
+        level = supported_effort(effort, levels, losses)
         return ThinkingConfigOut(thinking_level=level, include_thoughts=shows_thoughts or UNSET)
     budget = min(EFFORT_BUDGETS[effort], wire.most_budget)
     if budget < wire.least_budget and model.startswith(wire.thinking_models):

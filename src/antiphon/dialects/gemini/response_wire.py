@@ -25,11 +25,22 @@ class AnswerFileDataIn(Struct, frozen=True, gc=False, rename="camel"):
     file_uri: str | None = None
 
 
+class PartialArgIn(Struct, frozen=True, gc=False, rename="camel"):
+    """A piece of the arguments of a call. The API writes a null value as null or as the name of its enum."""
+
+    json_path: str | None = None
+    string_value: str | None = None
+    number_value: Number | None = None
+    bool_value: bool | None = None
+    null_value: str | None | UnsetType = UNSET
+    will_continue: bool | None = None  # the rest of the string follows
+
+
 class AnswerFunctionCallIn(Struct, frozen=True, gc=False, rename="camel"):
     id: str | None = None
     name: str | None = None
     args: dict[str, Any] | None = None
-    partial_args: list[Any] | None = None
+    partial_args: list[PartialArgIn] | None = None
     will_continue: bool | None = None  # the rest of the call follows in another part
 
 
@@ -110,7 +121,7 @@ class GroundingMetadataIn(Struct, frozen=True, gc=False, rename="camel"):
 
 class CandidateIn(Struct, frozen=True, gc=False, rename="camel"):
     content: AnswerContentIn | None = None
-    finish_reason: str | None = None
+    finish_reason: str | int | None = None  # a word, or the number of the word in the enum
     finish_message: str | None = None
     index: int | None = None
     logprobs_result: LogprobsResultIn | None = None

@@ -137,7 +137,7 @@ class EventsToHub(StreamToHub):
                 )
                 continue
             self._answer.add_candidate(candidate)
-            self._stop_reason = candidate.finish_reason or self._stop_reason
+            self._stop_reason = _reason_word(candidate.finish_reason) or self._stop_reason
             self._finish_message = candidate.finish_message or self._finish_message
 
     def _read_feedback(self, feedback: PromptFeedbackIn) -> None:
@@ -192,17 +192,32 @@ def usage_to_hub(usage: UsageIn | None) -> Usage | None:
     )
 
 
+def _reason_word(reason: str | int | None) -> str:
+    """The word of a finish reason. Some servers send the number in the enum."""
+    if isinstance(reason, int):
+        return FINISH_REASON_NUMBERS[reason] if 0 <= reason < len(FINISH_REASON_NUMBERS) else "OTHER"
+    return reason or ""
+
+
 MAX_MISSES: Final = 8
+#: The words by their number. The enums of Google's two APIs differ in the higher numbers, which become `OTHER`.
+FINISH_REASON_NUMBERS: Final = ("", "STOP", "MAX_TOKENS", "SAFETY", "RECITATION", "OTHER")
+#: REQ-3: the hub's reason of an incomplete response. `STOP` is a complete one. So are reasons without an entry
+#: (`OTHER`, `NO_IMAGE`, `FINISH_REASON_UNSPECIFIED`), which are reported as losses.
 INCOMPLETE_REASONS: Final[dict[str, str]] = {
     "MAX_TOKENS": "max_output_tokens",
+    "CONTINUATION": "max_output_tokens",  # of one request; another request may continue the answer
     "SAFETY": "content_filter",
     "RECITATION": "content_filter",
     "BLOCKLIST": "content_filter",
     "PROHIBITED_CONTENT": "content_filter",
     "SPII": "content_filter",
+    "LANGUAGE": "content_filter",  # a language that the model must not write
+    "MODEL_ARMOR": "content_filter",
     "IMAGE_SAFETY": "content_filter",
     "IMAGE_PROHIBITED_CONTENT": "content_filter",
     "IMAGE_RECITATION": "content_filter",
+    "IMAGE_OTHER": "content_filter",
     # The model's call or text was unreadable or unwanted. The output before it is still an answer.
     "MALFORMED_FUNCTION_CALL": "malformed_function_call",
     "UNEXPECTED_TOOL_CALL": "unexpected_tool_call",

@@ -27,6 +27,14 @@ THOUGHT_FIELD: Final = "gemini:thought"
 TOP_LEVEL_FIELDS: Final = frozenset({"safetySettings", "cachedContent", "labels", "toolConfig", "serviceTier"})
 
 
+class ModelLevels(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The thinking levels of some models: a row of a profile's `[[wire.models]]`. The first matching row is used."""
+
+    #: Patterns of the model names that are sent upstream.
+    names: tuple[str, ...]
+    levels: tuple[ReasoningEffort, ...]
+
+
 class GeminiWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Options that differ between servers of this dialect. A profile's `[wire]` table sets them."""
 
@@ -63,7 +71,9 @@ class GeminiWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     thinking_models: tuple[str, ...] = ()
     least_budget: int = 128
     most_budget: int = 24_576
-    levels: tuple[ReasoningEffort, ...] = ("low", "high")
+    #: The levels that the server accepts; `models` has those of single models.
+    levels: tuple[ReasoningEffort, ...] = ("low", "medium", "high")
+    models: tuple[ModelLevels, ...] = ()
     #: The value that replaces a missing signature of a call, and the models that refuse a call without one.
     missing_signature: str = ""
     signed_models: tuple[str, ...] = ()
