@@ -47,6 +47,7 @@ class Rig:
         self.servers = servers
         self._traces = traces
         self._heads = heads
+        self.last_answer = b""  # the client's last answer, set by `losses`
 
     def losses(self, *, streams: bool) -> list[Loss]:
         """All that was lost on the way of the last request and its answer, there and back. What was known when the
@@ -54,7 +55,9 @@ class Rig:
         head = self._heads[-1]
         id = head["x-request-id"]
         until(lambda: any(file.id == id for file in trace_files(self._traces)))
-        losses = list(read_trace(self._traces, id).losses)
+        trace = read_trace(self._traces, id)
+        losses = trace.losses
+        self.last_answer = b"".join(piece.data.raw for piece in trace.client_pieces)
         for file in trace_files(self._traces):
             file.path.unlink()
         told = head.get("antiphon-losses", "").partition("; ")[2]

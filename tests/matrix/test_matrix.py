@@ -21,6 +21,7 @@ from tests.matrix.expected import (
 from tests.matrix.neutral import Failed, Text, Weather
 from tests.matrix.rig import Rig, rig
 from tests.matrix.scenarios import SCENARIOS, Scenario
+from tests.matrix.strict_types import find_type_errors
 
 from antiphon import testing
 
@@ -53,7 +54,7 @@ def test_client_gets_the_same_result_in_every_cell(
 ) -> None:
     """F-1, F-4: texts, reasoning, calls with their ids and arguments, the stop reason, and usage by each API's own
     arithmetic (REQ-4). RSN-1, RSN-2: reasoning is shown, and returned to its server with a seal that only that server
-    can have made."""
+    can have made. The types of the client's SDK, in strict mode, allow the answer and every event."""
     asking, serving = shared.clients[client], shared.servers[server]
     cell = Cell(client, server, scenario)
     serving.begin([testing.turn(*turn.script()) for turn in scenario.turns])
@@ -69,6 +70,7 @@ def test_client_gets_the_same_result_in_every_cell(
             assert serving.kind.schema(body)["properties"].keys() == Weather.model_fields.keys()
         losses = shared.losses(streams=streams)
         assert sorted(loss.path.rpartition(":")[2] for loss in losses) == expected_losses(cell, number)
+        assert find_type_errors(client, shared.last_answer, is_stream=streams) == []
         asking.give(turn.results)
     assert serving.fake.refusals == []
     assert len(serving.fake.received) == len(scenario.turns)
