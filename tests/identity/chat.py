@@ -221,6 +221,8 @@ SOURCE: Final = Source(
         "FunctionDefinition.name": lambda generator: generator.new_name("tool"),
         "Custom.name": lambda generator: generator.new_name("tool"),
         "JSONSchema.name": lambda generator: generator.new_name("format"),
+        "*.prompt_cache_key": Generator.word,
+        "*.safety_identifier": Generator.word,
         "InputAudio.data": Generator.base64,
         "FileFile.file_data": lambda generator: f"data:application/pdf;base64,{generator.base64()}",
         "CompletionCreateParamsBase.top_logprobs": lambda generator: generator.random.randint(0, 20),

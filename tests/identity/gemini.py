@@ -239,6 +239,9 @@ SOURCE: Final = Source(
         "GenerationConfig.logprobs": lambda generator: generator.random.randint(0, 20),
         "GenerationConfig.temperature": lambda generator: generator.random.randint(0, 20) / 10,
         "Blob.mimeType": lambda _: "image/png",
+        "FunctionResponseBlob.mimeType": lambda _: "image/png",
+        "FunctionResponseFileData.mimeType": lambda _: "image/png",
+        "FunctionResponseFileData.fileUri": make_url,
         "FileData.mimeType": lambda _: "application/pdf",
         "FileData.fileUri": make_url,
         "Content.role": lambda _: "user",
@@ -260,6 +263,8 @@ SOURCE: Final = Source(
     required=frozenset(
         {
             *("FunctionDeclaration.name", "Blob.data", "Blob.mimeType", "FileData.fileUri", "FileData.mimeType"),
+            *("FunctionResponseBlob.data", "FunctionResponseBlob.mimeType"),
+            *("FunctionResponseFileData.fileUri", "FunctionResponseFileData.mimeType"),
             *("Schema.type", "ExecutableCode.code", "CodeExecutionResult.outcome"),
         }
     ),

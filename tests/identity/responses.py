@@ -254,7 +254,7 @@ ANSWERING: Final = frozenset(
     {
         *("function_call_output", "custom_tool_call_output", "shell_call_output", "apply_patch_call_output"),
         *("computer_call_output", "local_shell_call_output", "mcp_approval_response", "item_reference"),
-        *("tool_search_output", "program_output"),
+        *("tool_search_output", "program_output", "compaction_trigger"),
     }
 )
 USER_ITEMS: Final = (responses.EasyInputMessageParam, response_input_param.Message)
@@ -336,6 +336,8 @@ SOURCE: Final = Source(
         "*.id": lambda generator: generator.new_name("id"),
         "*.call_id": lambda generator: generator.new_name("call"),
         "*.name": lambda generator: generator.new_name("name"),
+        "*.prompt_cache_key": Generator.word,
+        "*.safety_identifier": Generator.word,
         "*.encrypted_content": Generator.base64,
         "ResponseCreateParamsBase.top_logprobs": lambda generator: generator.random.randint(0, 20),
         "*.temperature": lambda generator: generator.random.randint(0, 20) / 10,
@@ -365,6 +367,9 @@ SOURCE: Final = Source(
             "response_text_delta_event.Logprob",
             "response_text_done_event.Logprob",
         ),
-        "the gateway compacts itself; tested with its compaction": ("ResponseCreateParamsBase.context_management",),
+        "the gateway compacts itself; tested with its compaction": (
+            "ResponseCreateParamsBase.context_management",
+            "CompactionTrigger",
+        ),
     },
 )

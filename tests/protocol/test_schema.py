@@ -144,7 +144,7 @@ WORDS_BEYOND: Final[dict[str, set[str]]] = {
     "DetailEnum": {"original"},
     "ImageDetail": {"original"},
     "ReasoningEffortEnum": {"minimal", "max"},  # the schema describes `minimal` but does not list it
-    "ServiceTierEnum": {"scale"},
+    "ServiceTierEnum": {"scale", "fast", "ultrafast"},
     "MessageStatus": {"failed"},  # ITEM-2: extension items may fail, and items have one status type
     "FunctionCallItemStatus": {"failed"},
     "FunctionCallStatus": {"failed"},

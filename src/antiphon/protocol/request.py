@@ -26,7 +26,7 @@ Verbosity = Literal["low", "medium", "high"]
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 ReasoningSummary = Literal["concise", "detailed", "auto"]
 Truncation = Literal["auto", "disabled"]
-ServiceTier = Literal["auto", "default", "flex", "priority", "scale"]
+ServiceTier = Literal["auto", "default", "flex", "priority", "scale", "fast", "ultrafast"]
 
 ShortKey = Annotated[str, Meta(max_length=64)]
 Metadata = Annotated[dict[ShortKey, Annotated[str, Meta(max_length=512)]], Meta(max_length=16)]

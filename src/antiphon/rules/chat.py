@@ -450,7 +450,7 @@ SETTINGS: Final[dict[str, Setting]] = {
     "prompt_cache_key": str,
     "reasoning_effort": ("none", "minimal", "low", "medium", "high", "xhigh"),
     "verbosity": ("low", "medium", "high"),
-    "service_tier": ("auto", "default", "flex", "priority", "scale"),
+    "service_tier": ("auto", "default", "flex", "priority", "scale", "fast"),
 }
 FIELDS: Final = frozenset(
     {"model", "messages", "tools", "tool_choice", "response_format", "metadata", "stop", *SETTINGS}

@@ -489,7 +489,7 @@ SETTINGS: Final[dict[str, Setting]] = {
     "prompt_cache_key": str,
     "user": str,
     "truncation": ("auto", "disabled"),
-    "service_tier": ("auto", "default", "flex", "priority", "scale"),
+    "service_tier": ("auto", "default", "flex", "priority", "scale", "fast", "ultrafast"),
 }
 FIELDS: Final = frozenset(
     {"model", "input", "tools", "tool_choice", "metadata", "previous_response_id", "conversation", *SETTINGS}

@@ -12,6 +12,7 @@ from tests.dialects.messages.client_asking import read
 
 from antiphon.dialects.common.envelope import seal_reasoning
 from antiphon.dialects.messages.wire import block_from_item
+from antiphon.errors import MissingField
 from antiphon.protocol.content import (
     InputFileParam,
     InputImageParam,
@@ -66,6 +67,19 @@ def test_system_blocks_keep_their_cache_control() -> None:
         system=[{"type": "text", "text": "a"}, {"type": "text", "text": "b", **CACHED}],
     )
     assert first == MessageParam(role="system", content=[InputText(text="a"), InputText(text="b", extra=CACHE_EXTRA)])
+
+
+def test_system_message_may_have_only_settings() -> None:
+    """E-5: such a message changes the effort of the following turns."""
+    config = {"output_config": {"effort": "low"}}
+    items = items_of([{"role": "user", "content": "x"}, {"role": "system", **config}])
+    assert items[1] == MessageParam(role="system", content=[], extra={"output_config": Raw(b'{"effort": "low"}')})
+
+
+def test_messages_of_other_roles_must_have_content() -> None:
+    with pytest.raises(MissingField) as raised:
+        read([{"role": "user"}])
+    assert raised.value.param == "messages[0].content"
 
 
 def test_system_messages_in_the_middle_keep_their_place() -> None:

@@ -25,6 +25,7 @@ from antiphon.dialects.messages.wire import (
     ToolUseBlockIn,
     block_to_item,
 )
+from antiphon.errors import MissingField
 from antiphon.protocol import codec
 from antiphon.protocol.content import Content, ContentParam, ReasoningText, ToolOutputContentParam, UnknownContent
 from antiphon.protocol.items import (
@@ -56,9 +57,11 @@ def _items_of_message(message: MessageIn, path: str, losses: Losses) -> list[Ite
     """The items of a message. The message's own fields go to its last message item."""
     if isinstance(message.content, str):
         return [MessageParam(role=message.role, content=message.content, extra=message.extra)]
+    if message.content is UNSET and message.role != "system":
+        raise MissingField(f"{path}.content is missing: expected text or blocks", param=f"{path}.content")
     items: list[ItemParam] = []
     parts: list[ContentParam] = []
-    for block in message.content:
+    for block in message.content or ():
         if isinstance(block, ThinkingBlockIn | RedactedThinkingBlockIn | ToolUseBlockIn | ToolResultBlockIn):
             item: ItemParam = _block_to_item(block)
         elif isinstance(block, UnknownContent) and message.role == "assistant":

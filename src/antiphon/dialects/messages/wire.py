@@ -293,7 +293,7 @@ BlockIn = PlainBlockIn | ThinkingBlockIn | RedactedThinkingBlockIn | ToolUseBloc
 
 class MessageIn(Shape, frozen=True, kw_only=True):
     role: Literal["user", "assistant", "system"]
-    content: Text10M | list[BlockIn]
+    content: Text10M | list[BlockIn] | UnsetType = UNSET  # a system message may have only settings
 
 
 class ToolIn(Shape, frozen=True, kw_only=True):
