@@ -140,7 +140,7 @@ def test_rollback_by_sqlite_fails_every_write_of_the_transaction(tmp_path: Path)
 
     async def go() -> None:
         writer = WriterThread(partial(sqlite_file.connect, path), asyncio.get_running_loop(), lock_timeout=10.0)
-        save = SaveResponse(response_row("anna", record("resp_1")), ())
+        save = SaveResponse(response_row("anna", record("resp_1")), [])
         with held(path):
             operations = [writer.run_write(save), writer.run_write(fill_the_disk), writer.run_write(save)]
         outcomes = await asyncio.gather(*operations, return_exceptions=True)

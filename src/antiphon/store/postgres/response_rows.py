@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from antiphon.store.keys import ITEM, ITEM_ONCE, kinds_and_ids
+from antiphon.store.keys import CALL, ITEM, ITEM_ONCE, is_generated_id
 from antiphon.store.postgres.index_keys import index_key
 from antiphon.store.record import ResponseRecord
 
@@ -43,7 +43,8 @@ def response_row(owner: str, record: ResponseRecord) -> Row:
 
 
 def index_keys(item_ids: Sequence[str], call_ids: Sequence[str]) -> list[tuple[int, bytes]]:
-    return [(kind, index_key(id)) for kind, id in kinds_and_ids(item_ids, call_ids)]
+    items = [(ITEM_ONCE if is_generated_id(id) else ITEM, index_key(id)) for id in item_ids]
+    return items + [(CALL, index_key(id)) for id in call_ids]
 
 
 def save_columns(saves: Sequence[SaveResponse]) -> Iterator[Sequence[Any]]:

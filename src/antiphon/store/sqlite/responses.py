@@ -13,14 +13,14 @@ from typing import Final, NamedTuple
 import apsw
 
 from antiphon.store.conversations import ConversationAddition
-from antiphon.store.keys import CALL, ITEM, ITEM_ONCE, kinds_and_ids
+from antiphon.store.keys import CALL, ITEM, ITEM_ONCE, is_generated_id
 from antiphon.store.record import Excerpt, ResponseRecord, StoredTurn
 from antiphon.store.sqlite.conversations import append_entries
 from antiphon.store.sqlite.file import fetch
 from antiphon.store.sqlite.readers import ReaderThreads
 from antiphon.store.sqlite.writer import BatchedWrite, WriterThread, insert_rows
 
-IndexKeys = tuple[tuple[int, bytes], ...]  # kinds and ids
+IndexKeys = list[tuple[int, bytes]]  # kinds and ids
 
 
 class SqliteResponses:
@@ -129,7 +129,8 @@ def response_row(owner: str, record: ResponseRecord) -> Row:
 
 
 def index_keys(item_ids: Sequence[str], call_ids: Sequence[str]) -> IndexKeys:
-    return tuple((kind, id.encode()) for kind, id in kinds_and_ids(item_ids, call_ids))
+    items = [(ITEM_ONCE if is_generated_id(id) else ITEM, id.encode()) for id in item_ids]
+    return items + [(CALL, id.encode()) for id in call_ids]
 
 
 def update_response(cursor: apsw.Cursor, seq: int, row: Row) -> None:
