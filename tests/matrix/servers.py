@@ -247,7 +247,6 @@ KINDS: Final = [
         own=SIGNATURE,
         schema=lambda body: body["generationConfig"]["responseJsonSchema"],
         fault=error_frame(503, "overloaded"),
-        lifted="media",
     ),
     Kind(
         dialect="ollama",

@@ -654,21 +654,6 @@ DEFECTS: Final = [
         paths=("candidates[].groundingMetadata", "candidates[].citationMetadata", "candidates[].citationMetadata.*"),
         changes=("missing", "added"),
     ),
-    DifferenceClass(
-        name="gemini: arguments in pieces",
-        reason="A call whose arguments are streamed (`partialArgs`, `willContinue`) is left out.",
-        checks=("calls", "finish"),
-        server="gemini",
-        paths=("calls",),
-        changes=("length", "end"),
-    ),
-    DifferenceClass(
-        name="gemini: numbers for words",
-        reason="A finish reason that is sent as the number of its word is refused.",
-        checks=("refused",),
-        server="gemini",
-        paths=("502 upstream_invalid_response", "502 502", "502 "),
-    ),
     # Ollama
     DifferenceClass(
         name="ollama: durations",
@@ -927,14 +912,6 @@ DEFECTS: Final = [
             "missing empty",
             "added empty",
         ),
-    ),
-    DifferenceClass(
-        name="request: gemini thinking level",
-        reason="The level `medium` becomes `high`.",
-        checks=("request",),
-        client="gemini",
-        paths=("generationConfig.thinkingConfig.thinkingLevel",),
-        changes=("changed",),
     ),
     DifferenceClass(
         name="request: messages schemas",

@@ -12,6 +12,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from antiphon.dialects.common.refused_reasoning import RefusedPart
+from antiphon.dialects.common.request_fields import refuse_several_answers
 from antiphon.dialects.registry import SERVER_DIALECTS, Wire
 from antiphon.errors import UnsupportedParameter
 from antiphon.profiles import Profile
@@ -58,6 +59,7 @@ class RetryRequest(Struct, frozen=True, kw_only=True):
 def prepare_request(request: Request, plan: TranslationPlan) -> PreparedRequest:
     """Translates a request. The gateway keeps the state: the upstream gets the whole conversation, and
     `store: false`."""
+    refuse_several_answers(request)
     losses = Losses()
     client_request = _settle_store(request, is_stored=plan.is_stored, losses=losses)
     upstream_request, quirk_losses = plan.profile.apply_quirks(

@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 import pytest
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 from tests.dialects.chat.test_request_out import SETTINGS
 
 from antiphon.dialects.chat import request_to_hub
-from antiphon.errors import InvalidJson, InvalidValue, MissingField, UnsupportedParameter
+from antiphon.errors import InvalidJson, InvalidValue, MissingField
 from antiphon.protocol.request import (
     ENCRYPTED_IF_ANY,
     JsonObjectFormat,
@@ -106,11 +106,9 @@ def test_other_fields_are_passed_through_REQ7() -> None:
     assert not losses
 
 
-def test_more_than_one_choice_is_refused() -> None:
+def test_number_of_choices_is_kept_if_there_are_several() -> None:
     assert taken(n=1)[0].extra is UNSET
-    with pytest.raises(UnsupportedParameter) as caught:
-        taken(n=2)
-    assert caught.value.param == "n"
+    assert taken(n=2)[0].extra == {"chat:n": Raw(b"2")}
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -15,6 +16,9 @@ from antiphon.dialects.common.request_fields import (
     requested_format,
     schema_rule,
 )
+from antiphon.dialects.dialect import ServerDialectName
+from antiphon.dialects.registry import SERVER_DIALECT_NAMES, SERVER_DIALECTS
+from antiphon.errors import UnsupportedParameter
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import (
     JsonObjectFormat,
@@ -79,3 +83,25 @@ def test_fields_without_an_equivalent_are_losses_REQ6() -> None:
 def test_members_are_appended_to_an_encoded_object() -> None:
     assert append_members(b'{"a":1}', {"b": Raw(b"2")}) == b'{"a":1,"b":2}'
     assert append_members(b'{"a":1}', {}) == b'{"a":1}'
+
+
+@pytest.mark.parametrize(
+    ("dialect", "field", "path"),
+    [("chat", "chat:n", "n"), ("gemini", "gemini:candidateCount", "generationConfig.candidateCount")],
+)
+@pytest.mark.parametrize("server", SERVER_DIALECT_NAMES)
+def test_several_answers_are_requested_only_within_a_dialect(
+    dialect: str, field: str, path: str, server: ServerDialectName
+) -> None:
+    """REQ-6: leaving the field out would change the meaning."""
+    request = Request(model="m", input="hi", extra={field: Raw(b"2")})
+    send = SERVER_DIALECTS[server].request_from_hub
+    wire = SERVER_DIALECTS[server].wire_type()
+    if server == dialect:
+        body, losses = send(request, wire)
+        sent = json.loads(body)
+        assert (sent.get("n") or sent["generationConfig"]["candidateCount"], list(losses)) == (2, [])
+    else:
+        with pytest.raises(UnsupportedParameter, match="expected 1, got 2") as caught:
+            send(request, wire)
+        assert caught.value.param == path

@@ -196,6 +196,12 @@ def test_media_in_a_result_are_kept() -> None:
             InputText(text="[audio omitted: wav]"),
             InputText(text="[part omitted: no source]"),
         ],
+        extra={
+            "gemini:resultParts": Raw(
+                b'[{"inlineData":{"mimeType":"image/png","data":""}},{"fileData":{"fileUri":"https://a.example/x.pdf"}},'
+                b'{"inlineData":{"mimeType":"audio/wav","data":""}},{}]'
+            )
+        },
     )
     path = "contents[1].parts[0].functionResponse.parts"
     assert asked.lost == [f"{path}[2]", f"{path}[3]"]
@@ -422,19 +428,19 @@ def test_call_ids_of_one_name_match_results_in_order() -> None:
         user(result("look", {"output": "1"}), result("look", {"output": "3"}), result("read", {"output": "2"})),
     ]
     expected = [
-        ("look", "call_1"),
-        ("read", "call_2"),
-        ("look", "call_3"),
-        ("1", "call_1"),
-        ("3", "call_3"),
-        ("2", "call_2"),
+        ("look", "call_gemini_1"),
+        ("read", "call_gemini_2"),
+        ("look", "call_gemini_3"),
+        ("1", "call_gemini_1"),
+        ("3", "call_gemini_3"),
+        ("2", "call_gemini_2"),
     ]
     assert ids_of(*conversation) == expected
     assert ids_of(*conversation, model({"text": "x"}), user({"text": "y"})) == expected
 
 
 def test_call_ids_skip_numbers_that_the_client_used() -> None:
-    assert ids_of(model(call("a"), call("b", id="call_1"))) == [("a", "call_2"), ("b", "call_1")]
+    assert ids_of(model(call("a"), call("b", id="call_gemini_1"))) == [("a", "call_gemini_2"), ("b", "call_gemini_1")]
 
 
 def test_result_matches_only_calls_of_its_turn() -> None:
@@ -444,7 +450,13 @@ def test_result_matches_only_calls_of_its_turn() -> None:
         user(result("b", {"output": "first"})),
         model(call("a")),
         user(result("a", {"output": "second"})),
-    ) == [("a", "call_1"), ("b", "call_2"), ("first", "call_2"), ("a", "call_3"), ("second", "call_3")]
+    ) == [
+        ("a", "call_gemini_1"),
+        ("b", "call_gemini_2"),
+        ("first", "call_gemini_2"),
+        ("a", "call_gemini_3"),
+        ("second", "call_gemini_3"),
+    ]
 
 
 def test_calls_in_the_pieces_of_a_stream_are_one_turn() -> None:
@@ -452,19 +464,22 @@ def test_calls_in_the_pieces_of_a_stream_are_one_turn() -> None:
         model(call("a")),
         model(call("a")),
         user(result("a", {"output": "1"}), result("a", {"output": "2"})),
-    ) == [("a", "call_1"), ("a", "call_2"), ("1", "call_1"), ("2", "call_2")]
+    ) == [("a", "call_gemini_1"), ("a", "call_gemini_2"), ("1", "call_gemini_1"), ("2", "call_gemini_2")]
 
 
 def test_result_with_unknown_id_matches_by_name() -> None:
     """Clients that give ids to results alone."""
-    assert ids_of(model(call("a")), user(result("a", {"output": "1"}, id="x"))) == [("a", "call_1"), ("1", "call_1")]
+    assert ids_of(model(call("a")), user(result("a", {"output": "1"}, id="x"))) == [
+        ("a", "call_gemini_1"),
+        ("1", "call_gemini_1"),
+    ]
 
 
 def test_result_without_call_keeps_its_id_or_gets_a_new_one() -> None:
     """The dialect of the server reports that its call is missing."""
     assert ids_of(user(result("a", {"output": "1"}, id="x"), result("a", {"output": "2"}))) == [
         ("1", "x"),
-        ("2", "call_1"),
+        ("2", "call_gemini_1"),
     ]
 
 

@@ -12,6 +12,7 @@ from tests.dialects.gemini.sending import contents, judged, lost, send
 
 from antiphon.dialects.common.envelope import seal_reasoning
 from antiphon.dialects.common.tool_errors import ERROR_MARK
+from antiphon.dialects.gemini import request_to_hub
 from antiphon.dialects.gemini.history_out import CONTINUE, EARLIER_MESSAGES_OMITTED
 from antiphon.dialects.gemini.wire import GeminiWire
 from antiphon.protocol import codec
@@ -487,9 +488,41 @@ def test_media_in_results_are_kept_or_moved_after_all_results() -> None:
         {"output": "no"},
     ]
     assert lifted[2:] == [{"text": "Media 1 of the result of call a:"}, medium]
-    unmoved = contents(*items, wire=GeminiWire(images_in_results=True))[2]["parts"]
+    unmoved = contents(*items, wire=GeminiWire(result_media_models=("",)))[2]["parts"]
     assert unmoved[0]["functionResponse"] == {"name": "get_weather", "response": {"output": "see"}, "parts": [medium]}
     assert len(unmoved) == 2
+
+
+def test_media_of_other_types_are_moved_out_of_results() -> None:
+    """TOOL-6: only documented types stay, and no URL."""
+    urls = ["data:image/gif;base64,R0lGOD==", "https://a.example/a.png"]
+    output = [InputText(text="see"), *(InputImageParam(image_url=url) for url in urls)]
+    items: list[ItemParam] = [ASKED, function_call("a"), function_output("a", output)]
+    result, *moved = contents(*items, wire=GeminiWire(result_media_models=("",)))[2]["parts"]
+    assert "parts" not in result["functionResponse"]
+    assert len(moved) == 4
+
+
+def test_result_media_of_a_gemini_client_stay_in_their_form() -> None:
+    """TOOL-6: with names, URLs and any type, for models that accept media in results."""
+    media = [
+        {"inlineData": {"mimeType": "image/gif", "data": "R0lGODdh", "displayName": "cat.gif"}},
+        {"fileData": {"fileUri": "gs://a/b", "mimeType": "application/pdf", "displayName": "b"}},
+        {"inlineData": {"mimeType": "image/png", "data": "AAAA"}, "mediaResolution": {"level": "LOW"}},
+    ]
+    response = {"name": "get_weather", "response": {"image": {"$ref": "cat.gif"}}, "parts": media}
+    call = {"functionCall": {"name": "get_weather", "args": {}}}
+    history = [
+        {"role": "user", "parts": [{"text": "hi"}]},
+        {"role": "model", "parts": [call]},
+        {"role": "user", "parts": [{"functionResponse": response}]},
+    ]
+    request, losses = request_to_hub(json.dumps({"contents": history}).encode())
+    assert list(losses) == []
+    body, losses = send(request, GeminiWire(result_media_models=("",), call_ids=True))
+    assert (body["contents"], list(losses)) == (history, [])
+    moved, _ = send(request)
+    assert len(moved["contents"][2]["parts"]) == 7
 
 
 def test_system_message_with_media_becomes_text() -> None:

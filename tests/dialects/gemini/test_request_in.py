@@ -15,7 +15,7 @@ from antiphon.dialects.common.effort import EFFORT_BUDGETS
 from antiphon.dialects.gemini import request_from_hub, request_to_hub
 from antiphon.dialects.gemini.request_in import normalize_spelling, to_camel_case
 from antiphon.dialects.gemini.wire import GeminiWire
-from antiphon.errors import InvalidJson, InvalidValue, MissingField, UnsupportedParameter
+from antiphon.errors import InvalidJson, InvalidValue, MissingField
 from antiphon.protocol import codec
 from antiphon.protocol.items import (
     FunctionCallOutputParam,
@@ -34,7 +34,7 @@ from antiphon.protocol.request import (
 
 # Laws
 
-WITH_IDS = GeminiWire(call_ids=True, images_in_results=True, system="first")
+WITH_IDS = GeminiWire(call_ids=True, result_media_models=("",), system="first")
 
 
 @settings(max_examples=30)
@@ -192,16 +192,20 @@ def test_store_flag_is_translated() -> None:
     assert ask(store=True).request.store is True
 
 
-def test_unknown_body_field_is_a_loss() -> None:
-    """REQ-6."""
-    assert ask(nonsense={"a": 1}, nothing=None).lost == ["nonsense"]
+def test_unknown_members_of_the_body_are_sent_to_gemini_servers() -> None:
+    """REQ-7: also one that has the name of a setting."""
+    members = {"modelArmorConfig": {"a": 1}, "labels": {"b": "c"}, "seed": 3}
+    asked = ask(user({"text": "hi"}), nothing=None, generationConfig={"seed": 7}, **members)
+    assert asked.lost == []
+    body, losses = request_from_hub(asked.request)
+    assert {name: json.loads(body)[name] for name in members} == members
+    assert json.loads(body)["generationConfig"] == {"seed": 7}
+    assert list(losses) == []
 
 
-def test_several_candidates_are_refused() -> None:
-    """REQ-6: leaving it out would change the meaning."""
-    with pytest.raises(UnsupportedParameter, match="expected 1, got 2") as caught:
-        ask(generationConfig={"candidateCount": 2})
-    assert caught.value.param == "generationConfig.candidateCount"
+def test_number_of_candidates_is_kept_if_there_are_several() -> None:
+    assert ask(generationConfig={"candidateCount": 1}).own == {}
+    assert ask(generationConfig={"candidateCount": 2}).own == {"gemini:candidateCount": 2}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,18 @@ import pytest
 from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.dialects.gemini.reading import REQUEST, STOP, call, frame, parts, read, read_frames, read_whole, reader
+from tests.dialects.gemini.reading import (
+    REQUEST,
+    STOP,
+    call,
+    frame,
+    parts,
+    read,
+    read_frames,
+    read_whole,
+    reader,
+    summary_of,
+)
 
 from antiphon import sse
 from antiphon.dialects.dialect import ClientDialectName
@@ -54,6 +65,15 @@ def test_disconnect_error_is_reported() -> None:
     assert to_hub.error is not None
     assert to_hub.error.code == "upstream_timeout"
     assert isinstance(events[-1], ResponseFailed)
+
+
+def test_array_of_chunks_is_read_like_events() -> None:
+    """The form of a stream without server-sent events; chunks after an error are ignored."""
+    chunks = [parts({"text": "Hel"}), parts({"text": "lo"}, finishReason="STOP")]
+    assert read_frames([frame(chunks)]).summary == ["Hello", "completed"]
+    assert summary_of(read_whole(json.dumps(chunks).encode())[0]) == ["Hello", "completed"]
+    error = {"error": {"code": 500, "message": "no", "status": "INTERNAL"}}
+    assert read_frames([frame([error, *chunks])]).summary == ["failed: upstream_error"]
 
 
 def test_frames_after_the_end_are_ignored() -> None:

@@ -23,7 +23,6 @@ from antiphon.dialects.chat.wire import (
 from antiphon.dialects.common.effort import EFFORT_OF_WORD
 from antiphon.dialects.common.request_fields import LOGPROBS
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
-from antiphon.errors import UnsupportedParameter
 from antiphon.protocol import codec
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import (
@@ -44,11 +43,11 @@ T = TypeVar("T")
 def request_to_hub(body: bytes) -> tuple[Request, Losses]:
     """Return a client's body as a hub request, and the losses."""
     chat: RequestIn = codec.decode_as(body, RequestIn)
-    if chat.n and chat.n > 1:
-        raise UnsupportedParameter(f"n: expected 1, got {chat.n}: a response has one answer", param="n")
     losses = Losses()
     conversation = history_to_hub(chat.messages, losses)
     extra = {PREFIX + name: raw for name, raw in (chat.extra or {}).items()}
+    if chat.n and chat.n > 1:
+        extra[PREFIX + "n"] = Raw(codec.encode(chat.n))
     effort = _hub_value(chat.reasoning_effort, EFFORT_OF_WORD, "reasoning_effort", extra)
     verbosity = _hub_value(chat.verbosity, VERBOSITY_OF_WORD, "verbosity", extra)
     format = _format_to_hub(chat, losses, extra)

@@ -30,6 +30,7 @@ from antiphon.dialects.common.request_fields import (
     LOGPROBS,
     SupportedFields,
     append_members,
+    refuse_several_answers,
     report_unsupported_fields,
     requested_format,
     schema_rule,
@@ -51,6 +52,7 @@ T = TypeVar("T")
 
 def request_from_hub(request: Request, wire: ChatWire = ChatWire()) -> tuple[bytes, Losses]:  # noqa: B008
     """Return the body for a server, and the losses."""
+    refuse_several_answers(request, SEVERAL_ANSWERS)
     losses = Losses()
     names = ToolNames.for_request(request)
     forced = ForcedTools.from_request(request, names, wire, losses) if wire.forced_tools == "schema" else None
@@ -207,7 +209,7 @@ def _extra_from_hub(request: Request, body: RequestOut, wire: ChatWire, losses: 
         )
         if name == STREAM_OPTIONS or is_handled_by_gateway(name, raw, request):
             continue
-        if wire_name in RESERVED_FIELDS or (
+        if (wire_name in RESERVED_FIELDS and name != SEVERAL_ANSWERS) or (
             wire_name in RequestOut.__struct_fields__ and getattr(body, wire_name) is not UNSET
         ):
             losses.add(name, f"the field {name!r}", f"another field sets {wire_name!r}")
@@ -224,6 +226,8 @@ NO_TOOLS: Final = _OfferedTools((), UNSET, Losses())
 UNSUPPORTED_FIELDS: Final = ("client_metadata", "prompt_cache_retention")
 #: Never set from unknown fields, because the reader of the response depends on them.
 RESERVED_FIELDS: Final = ("model", "messages", "stream", "stream_options", "n")
+#: Set by chat clients only.
+SEVERAL_ANSWERS: Final = "chat:n"
 #: Fields of other dialects, with the Chat field of the same meaning.
 EQUIVALENT_FIELDS: Final[dict[str, str]] = {
     "messages:stop_sequences": "stop",

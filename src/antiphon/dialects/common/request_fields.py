@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
+from antiphon.errors import UnsupportedParameter
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import (
     ENCRYPTED_IF_ANY,
@@ -78,10 +79,22 @@ def report_unsupported_fields(
             losses.add(f"include[{index}]", f"the included data {name[:50]!r}", "the API has no equivalent")
 
 
+def refuse_several_answers(request: Request, own_field: str = "") -> None:
+    """Refuse a request for several answers, which only servers of the client's dialect can send: `own_field` is the
+    field of the server's dialect."""
+    for field, path in FIELDS_FOR_SEVERAL_ANSWERS.items():
+        if field != own_field and (raw := (request.extra or {}).get(field)) is not None:
+            raise UnsupportedParameter(
+                f"{path}: expected 1, got {bytes(raw).decode()}: a response has one answer", param=path
+            )
+
+
 def append_members(encoded: bytes, members: dict[str, Raw]) -> bytes:
     """Add members to an encoded object that is not empty."""
     return encoded[:-1] + b"," + ENCODER.encode(members)[1:] if members else encoded
 
 
 ENCODER: Final = msgspec.json.Encoder()
+#: The fields in the `extra` of a request that ask for more than one answer, with their path in the client's request.
+FIELDS_FOR_SEVERAL_ANSWERS: Final = {"chat:n": "n", "gemini:candidateCount": "generationConfig.candidateCount"}
 SCHEMA_RULE: Final = "Answer with one JSON object that follows this JSON schema, and with nothing else:"

@@ -23,7 +23,9 @@ from antiphon.dialects.common.tool_errors import ERROR_MARK
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.gemini.content_in import media_to_hub, standard_base64
 from antiphon.dialects.gemini.wire import (
+    GENERATED_ID_PREFIX,
     PREFIX,
+    RESULT_PARTS_FIELD,
     THOUGHT_FIELD,
     TOOL_RESPONSE_FIELD,
     ContentIn,
@@ -135,7 +137,7 @@ class CallIds:
     def _next_free_id(self) -> str:
         while True:
             self._count += 1
-            id = f"call_{self._count}"
+            id = f"{GENERATED_ID_PREFIX}{self._count}"
             if id not in self._client_ids:
                 return id
 
@@ -300,6 +302,8 @@ class _ItemCollector:
         result_text = _result_text(result)
         native = {} if result_text.is_complete else {TOOL_RESPONSE_FIELD: Raw(codec.encode(result.response))}
         media = [self._result_part(part, f"{path}.parts[{index}]") for index, part in enumerate(result.parts or ())]
+        if media:
+            native[RESULT_PARTS_FIELD] = Raw(codec.encode([_without_data(part) for part in result.parts or ()]))
         return FunctionCallOutputParam(
             call_id=self._call_ids.id_of_result(result),
             output=[InputText(text=result_text.text), *media] if media else result_text.text,
@@ -313,6 +317,12 @@ class _ItemCollector:
             self._losses.add(path, note.strip("[]"), "a tool output cannot have it")
             return InputText(text=note)
         return replace(media, extra=unknown_fields_of(part) or UNSET)
+
+
+def _without_data(part: ResultMediaIn) -> ResultMediaIn:
+    """A part without its data, which the hub's part has, and without its unknown fields."""
+    blob = replace(part.inline_data, data="") if part.inline_data else UNSET
+    return replace(part, inline_data=blob, extra=UNSET)
 
 
 def _seal(content: dict[str, str]) -> str:

@@ -8,10 +8,10 @@ takes a fast path, which writes the same contents; a test compares the two.
 from __future__ import annotations
 
 import re
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
 from antiphon.dialects.common import freeform_tools
@@ -25,6 +25,7 @@ from antiphon.dialects.common.history import (
     MessageLosses,
     PlacedItem,
     ToolCallParam,
+    ToolOutputParam,
     build_history,
     report_other_items,
 )
@@ -35,7 +36,9 @@ from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.gemini.content_out import AnyPartOut, ContentFromHub
 from antiphon.dialects.gemini.tools_out import GeminiToolNames
 from antiphon.dialects.gemini.wire import (
+    GENERATED_ID_PREFIX,
     PREFIX,
+    RESULT_PARTS_FIELD,
     THOUGHT_FIELD,
     TOOL_RESPONSE_FIELD,
     ContentOut,
@@ -43,9 +46,14 @@ from antiphon.dialects.gemini.wire import (
     FunctionResponseOut,
     GeminiWire,
     PartOut,
-    ResultMediaOut,
 )
-from antiphon.protocol.content import InputAudio, InputFileParam, InputImageParam, InputVideo, UnknownContent
+from antiphon.protocol.content import (
+    InputAudio,
+    InputFileParam,
+    InputImageParam,
+    InputVideo,
+    UnknownContent,
+)
 from antiphon.protocol.items import (
     CustomToolCallParam,
     ItemParam,
@@ -78,7 +86,8 @@ def general_history_from_hub(
 ) -> SystemAndContents:
     """Like `history_from_hub`, for any conversation: the items are put in order first."""
     history = build_history([_as_message_item(item) for item in input_items(request)], losses, wire.orphan_outputs)
-    contents = _ContentWriter(names, wire, losses, missing_signature)
+    accepts_result_media = _model(request).startswith(wire.result_media_models)
+    contents = _ContentWriter(names, wire, losses, missing_signature, accepts_result_media=accepts_result_media)
     user_turns = [
         index for index, turn in enumerate(history.turns) if type(turn) is PlacedItem and _starts_model_turn(turn.item)
     ]
@@ -102,7 +111,7 @@ def plain_contents(items: list[ItemParam], names: GeminiToolNames, wire: GeminiW
                 arguments = arguments_as_object(call.arguments)
                 if arguments is None:
                     return None
-                name, id = names.wire_name(("function", call.name, None)), call.call_id if wire.call_ids else UNSET
+                name, id = names.wire_name(("function", call.name, None)), _wire_id(call.call_id, wire)
                 model_parts.append(PartOut(function_call=FunctionCallOut(name=name, args=arguments, id=id)))
                 response = {"error" if output == NO_RESULT else "output": output}
                 results.append(PartOut(function_response=FunctionResponseOut(name=name, response=response, id=id)))
@@ -117,10 +126,19 @@ def plain_contents(items: list[ItemParam], names: GeminiToolNames, wire: GeminiW
     return contents
 
 
+def _wire_id(call_id: str, wire: GeminiWire) -> str | UnsetType:
+    """The id of a call, if the server accepts ids and a client or a server has set it."""
+    return call_id if wire.call_ids and not call_id.startswith(GENERATED_ID_PREFIX) else UNSET
+
+
 def _missing_signature(request: Request, wire: GeminiWire) -> str:
     """The value that replaces a missing signature; empty for models that do not need one."""
-    model = (request.model or "").rpartition("/")[2]
-    return wire.missing_signature if model.startswith(wire.signed_models) else ""
+    return wire.missing_signature if _model(request).startswith(wire.signed_models) else ""
+
+
+def _model(request: Request) -> str:
+    """The model name that profiles match."""
+    return (request.model or "").rpartition("/")[2]
 
 
 def _starts_model_turn(message: MessageParam) -> bool:
@@ -156,8 +174,17 @@ class _PendingSignatures:
 class _ContentWriter:
     """Collects contents, turn by turn."""
 
-    def __init__(self, names: GeminiToolNames, wire: GeminiWire, losses: Losses, missing_signature: str) -> None:
+    def __init__(
+        self,
+        names: GeminiToolNames,
+        wire: GeminiWire,
+        losses: Losses,
+        missing_signature: str,
+        *,
+        accepts_result_media: bool,
+    ) -> None:
         self._names = names
+        self._accepts_result_media = accepts_result_media
         self._wire = wire
         self._losses = losses
         self._content = ContentFromHub(wire, losses)
@@ -293,8 +320,8 @@ class _ContentWriter:
         )
         return PartOut(function_call=call_out, thought_signature=signature or UNSET)
 
-    def _id(self, call: ToolCallParam) -> str | msgspec.UnsetType:
-        return call.call_id if self._wire.call_ids else UNSET
+    def _id(self, call: ToolCallParam) -> str | UnsetType:
+        return _wire_id(call.call_id, self._wire)
 
     def _arguments(self, call: ToolCallParam, path: str) -> Raw:
         if isinstance(call, CustomToolCallParam):
@@ -313,18 +340,19 @@ class _ContentWriter:
         native_response = (output.item.extra or {}).get(TOOL_RESPONSE_FIELD)
         if native_response is None:
             report_unknown_fields(without_error_mark(output.item), output.path, self._losses)
-        parts = (
-            []
-            if isinstance(output.item.output, str)
-            else self._content.parts(output.item.output, output.path, "output")
-        )
-        texts = (
-            [output.item.output]
-            if isinstance(output.item.output, str)
-            else [part.text for part in parts if type(part) is PartOut and part.text]
-        )
-        media = [part for part in parts if type(part) is not PartOut or part.text is UNSET]
-        result_media = self._media_in_result(media, call.call_id, texts, lifted_parts)
+        texts: list[str] = []
+        result_media: list[dict[str, Any]] = []
+        if isinstance(output.item.output, str):
+            texts.append(output.item.output)
+        else:
+            media = _MediaOfResult(self._accepts_result_media, call.call_id, texts, lifted_parts)
+            native_parts = dict(enumerate(_native_parts(output.item), 1)) if self._accepts_result_media else {}
+            for index, part in enumerate(output.item.output):
+                if index in native_parts and type(part) is InputFileParam:
+                    part = replace(part, filename=UNSET)  # the original part has it
+                for part_out in self._content.parts([part], output.path, "output", index):
+                    media.add(part_out, native_parts.get(index))
+            result_media = media.in_result
         text = "\n".join(texts)
         has_failed = is_failed(output.item)
         response = {"error": text or tool_error_text("")} if has_failed or text == NO_RESULT else {"output": text}
@@ -335,19 +363,6 @@ class _ContentWriter:
             parts=result_media or UNSET,
         )
 
-    def _media_in_result(
-        self, media: list[AnyPartOut], call_id: str, texts: list[str], lifted_parts: list[AnyPartOut]
-    ) -> list[ResultMediaOut]:
-        """TOOL-6: media stay in the result or move to `lifted_parts` with a label; a note replaces them."""
-        result_media: list[ResultMediaOut] = []
-        for index, part in enumerate(media, 1):
-            if self._wire.images_in_results and type(part) is PartOut and part.inline_data:
-                result_media.append(ResultMediaOut(inline_data=part.inline_data))
-            else:
-                texts.append(f"[media {index} of this result follows below]")
-                lifted_parts += [PartOut(text=f"Media {index} of the result of call {call_id}:"), part]
-        return result_media
-
     def _add_parts(self, role: Literal["user", "model"], parts: list[AnyPartOut]) -> None:
         """Add parts for a role. The API wants roles to alternate, so parts of the same role are joined."""
         if not parts:
@@ -356,6 +371,49 @@ class _ContentWriter:
             self._contents[-1].parts.extend(parts)
         else:
             self._contents.append(ContentOut(role=role, parts=list(parts)))
+
+
+class _MediaOfResult:
+    """TOOL-6: media of a tool result stay in it, or move to `lifted_parts` with a label; a note replaces them."""
+
+    def __init__(self, accepts_media: bool, call_id: str, texts: list[str], lifted_parts: list[AnyPartOut]) -> None:
+        self.in_result: list[dict[str, Any]] = []
+        self._accepts_media = accepts_media
+        self._call_id = call_id
+        self._texts = texts
+        self._lifted_parts = lifted_parts
+        self._count = 0
+
+    def add(self, part_out: AnyPartOut, native_part: dict[str, Any] | None) -> None:
+        """Add a part; `native_part` is its original form, if a client of this dialect sent it."""
+        if isinstance(part_out, PartOut) and part_out.text:
+            self._texts.append(part_out.text)
+            return
+        self._count += 1
+        medium = _result_medium(part_out, native_part) if self._accepts_media else None
+        if medium is not None:
+            self.in_result.append(medium)
+            return
+        self._texts.append(f"[media {self._count} of this result follows below]")
+        self._lifted_parts += [
+            PartOut(text=f"Media {self._count} of the result of call {self._call_id}:"),
+            part_out,
+        ]
+
+
+def _native_parts(output: ToolOutputParam) -> list[dict[str, Any]]:
+    """The media parts of a client of this dialect, without their data."""
+    raw = (output.extra or {}).get(RESULT_PARTS_FIELD)
+    return msgspec.json.decode(raw, type=list[dict[str, Any]]) if raw is not None else []
+
+
+def _result_medium(part_out: AnyPartOut, native_part: dict[str, Any] | None) -> dict[str, Any] | None:
+    """A medium as a part of a result: in its original form, else as data of a documented type; None if neither."""
+    members: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(part_out), type=dict[str, Any])
+    blob = members.get("inlineData", {})
+    if native_part is None:
+        return members if blob.get("mimeType") in RESULT_MEDIA_TYPES else None
+    return {**members, **native_part, **({"inlineData": {**native_part["inlineData"], **blob}} if blob else {})}
 
 
 _Entry = tuple[str, ReasoningParam | PlacedItem[MessageParam] | AnsweredCall]
@@ -387,6 +445,8 @@ def _sign_part(part: AnyPartOut, signatures: _PendingSignatures) -> AnyPartOut:
     )
 
 
+#: The types of media in results that the API documents.
+RESULT_MEDIA_TYPES: Final = ("image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain")
 MEDIA_TYPES: Final = frozenset((InputAudio, InputFileParam, InputImageParam, InputVideo))
 EARLIER_MESSAGES_OMITTED: Final = "[earlier messages omitted]"
 CONTINUE: Final = "Continue."

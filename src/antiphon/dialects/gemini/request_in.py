@@ -22,12 +22,12 @@ from antiphon.dialects.gemini.tools_in import native_tool_config, tool_choice_to
 from antiphon.dialects.gemini.wire import (
     PREFIX,
     TOP_LEVEL_FIELDS,
+    TOP_LEVEL_PREFIX,
     GenerationConfigIn,
     RequestIn,
     ThinkingConfigIn,
     unknown_fields_of,
 )
-from antiphon.errors import UnsupportedParameter
 from antiphon.protocol import codec
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.nesting import decode_json
@@ -49,14 +49,9 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
     client_request: RequestIn = codec.decode_as(normalize_spelling(body), RequestIn)
     losses = Losses()
     settings = client_request.generation_config or GenerationConfigIn()
+    extra = _native_fields(client_request) | {PREFIX + name: raw for name, raw in unknown_fields_of(settings).items()}
     if settings.candidate_count and settings.candidate_count > 1:
-        path = "generationConfig.candidateCount"
-        raise UnsupportedParameter(
-            f"{path}: expected 1, got {settings.candidate_count}: a response has one answer", param=path
-        )
-    extra = _native_fields(client_request, losses) | {
-        PREFIX + name: raw for name, raw in unknown_fields_of(settings).items()
-    }
+        extra[PREFIX + "candidateCount"] = Raw(codec.encode(settings.candidate_count))
     format = _output_format(settings, extra)
     include = [ENCRYPTED_IF_ANY, LOGPROBS] if settings.response_logprobs else [ENCRYPTED_IF_ANY]
     request = Request(
@@ -95,15 +90,14 @@ def to_camel_case(name: str) -> str:
     return UNDERSCORE.sub(lambda match: match[1].upper(), name)
 
 
-def _native_fields(client_request: RequestIn, losses: Losses) -> dict[str, Raw]:
+def _native_fields(client_request: RequestIn) -> dict[str, Raw]:
     """The fields beside `generationConfig` that only this dialect has."""
-    config = native_tool_config(client_request)
-    native_fields = {PREFIX + "toolConfig": config} if config is not None else {}
-    for name, raw in unknown_fields_of(client_request).items():
-        if name in TOP_LEVEL_FIELDS:
-            native_fields[PREFIX + name] = raw
-        else:
-            losses.add(name, f"the unknown field {name!r}", "it is unknown whether the server accepts it")
+    native_fields = {
+        (PREFIX if name in TOP_LEVEL_FIELDS else TOP_LEVEL_PREFIX) + name: raw
+        for name, raw in unknown_fields_of(client_request).items()
+    }
+    if (config := native_tool_config(client_request)) is not None:
+        native_fields[PREFIX + "toolConfig"] = config
     return native_fields
 
 

@@ -6,7 +6,7 @@ in the URL, not in the body.
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -20,6 +20,7 @@ from antiphon.dialects.common.request_fields import (
     LOGPROBS,
     SupportedFields,
     append_members,
+    refuse_several_answers,
     report_unsupported_fields,
     requested_format,
     schema_rule,
@@ -30,6 +31,7 @@ from antiphon.dialects.gemini.tools_out import OPENAPI_SUBSET, OUTPUT_SUBSET, Ge
 from antiphon.dialects.gemini.wire import (
     PREFIX,
     TOP_LEVEL_FIELDS,
+    TOP_LEVEL_PREFIX,
     ContentOut,
     GeminiWire,
     GenerationConfigOut,
@@ -52,6 +54,7 @@ T = TypeVar("T")
 
 def request_from_hub(request: Request, wire: GeminiWire = GeminiWire()) -> tuple[bytes, Losses]:  # noqa: B008
     """The body for a server, with the losses."""
+    refuse_several_answers(request, PREFIX + "candidateCount")
     losses = Losses()
     names = GeminiToolNames(request)
     history = history_from_hub(request, names, wire, losses)
@@ -60,8 +63,8 @@ def request_from_hub(request: Request, wire: GeminiWire = GeminiWire()) -> tuple
     tools = translate_tools_once(ToolsFromHub, request, names, wire)
     losses.extend(tools.losses)
     leading_system_texts = [request.instructions] if request.instructions else []
-    extra = _native_fields(request, wire, losses)
-    generation = _generation_config(request, wire, losses, has_own_thinking="thinkingConfig" in extra)
+    native = _native_fields(request, wire, losses)
+    generation = _generation_config(request, wire, losses, has_own_thinking="thinkingConfig" in native.settings)
     generation = _add_format(generation, request, wire, losses, leading_system_texts, beside_tools=tools.has_functions)
     report_unsupported_fields(request, UNSUPPORTED_FIELDS, KNOWN_INCLUDES, losses)
     if request.text and request.text.verbosity:
@@ -71,12 +74,9 @@ def request_from_hub(request: Request, wire: GeminiWire = GeminiWire()) -> tuple
         system_instruction=_system_content([*leading_system_texts, *history.system]),
         tools=tools.encoded,
         tool_config=tools.tool_config(request, losses),
-        generation_config=_merge_members(
-            generation, {name: raw for name, raw in extra.items() if name not in TOP_LEVEL_FIELDS}, losses
-        )
-        or UNSET,
+        generation_config=_merge_members(generation, native.settings, losses) or UNSET,
     )
-    return _encode_body(body, {name: raw for name, raw in extra.items() if name in TOP_LEVEL_FIELDS}), losses
+    return _encode_body(body, native.top_level), losses
 
 
 def _system_content(texts: list[str]) -> ContentOut | UnsetType:
@@ -194,20 +194,33 @@ def _model(request: Request) -> str:
     return (request.model or "").rpartition("/")[2]
 
 
-def _native_fields(request: Request, wire: GeminiWire, losses: Losses) -> dict[str, Raw]:
+class _NativeFields(NamedTuple):
+    """The fields that only this dialect has: members of the body, and of `generationConfig`."""
+
+    top_level: dict[str, Raw]
+    settings: dict[str, Raw]
+
+
+def _native_fields(request: Request, wire: GeminiWire, losses: Losses) -> _NativeFields:
     """Fields of clients of this dialect under their own names, and equivalent fields of other dialects (REQ-7)."""
-    native_fields: dict[str, Raw] = {}
+    native = _NativeFields({}, {})
     for name, raw in (request.extra or {}).items():
-        wire_name = name.removeprefix(PREFIX) if name.startswith(PREFIX) else EQUIVALENT_FIELDS.get(name)
+        wire_name = (
+            name.removeprefix(TOP_LEVEL_PREFIX).removeprefix(PREFIX)
+            if name.startswith(PREFIX)
+            else EQUIVALENT_FIELDS.get(name)
+        )
         if is_handled_by_gateway(name, raw, request):
             continue
         if wire_name is None:
             losses.add(name, f"the unknown field {name!r}", "it is unknown whether the server accepts it")
         elif wire_name in RESERVED_FIELDS or (name in EQUIVALENT_FIELDS and wire_name not in wire.fields):
             losses.add(name, f"the field {name!r}", "the server does not support it")
+        elif wire_name in TOP_LEVEL_FIELDS or name.startswith(TOP_LEVEL_PREFIX):
+            native.top_level[wire_name] = raw
         else:
-            native_fields[wire_name] = _as_list(raw) if wire_name == "stopSequences" else raw
-    return native_fields
+            native.settings[wire_name] = _as_list(raw) if wire_name == "stopSequences" else raw
+    return native
 
 
 def _as_list(raw: Raw) -> Raw:
@@ -233,7 +246,7 @@ def _encode_body(body: RequestOut, extra: dict[str, Raw]) -> bytes:
 
 JSON_RULE: Final = "Answer with one JSON object and with nothing else when you call no more tools."
 #: Never taken from unknown fields: the answer reader relies on them, or a hub field sets them.
-RESERVED_FIELDS: Final = ("contents", "systemInstruction", "tools", "generationConfig", "candidateCount")
+RESERVED_FIELDS: Final = ("contents", "systemInstruction", "tools", "generationConfig")
 UNSUPPORTED_FIELDS: Final = (
     "metadata",
     "service_tier",

@@ -27,6 +27,7 @@ from antiphon.protocol.stamps import Stamps
 from antiphon.redaction import sanitize_text
 
 _decode: Final = with_nesting_limit(msgspec.json.Decoder(Chunk).decode)
+_decode_array: Final = with_nesting_limit(msgspec.json.Decoder(list[Chunk]).decode)
 _decode_text: Final = with_nesting_limit(msgspec.json.Decoder(TextChunk).decode)
 
 
@@ -108,16 +109,24 @@ class EventsToHub(StreamToHub):
         try:
             chunk = _decode(data)
         except ValueError:  # every msgspec error is a ValueError
-            self._read_undecodable(data)
-            return None
+            return self._read_undecodable(data.strip())
         self._read_chunk(chunk)
         return chunk
 
-    def _read_undecodable(self, data: bytes) -> None:
-        """Data that the typed decoder refused: white space, the end marker of other dialects, or invalid data."""
-        data = data.strip()
-        if data and data != sse.DONE:
+    def _read_undecodable(self, data: bytes) -> Chunk | None:
+        """Data that the typed decoder refused: white space, the end marker of other dialects, the array that a server
+        sends instead of events, or invalid data. Returns the last chunk of an array.
+        """
+        if not data or data == sse.DONE:
+            return None
+        chunks = _read_array(data)
+        if not chunks:
             self._fail(invalid_upstream_data("a frame that is not generated content", data))
+            return None
+        for chunk in chunks:
+            if not self._has_ended:
+                self._read_chunk(chunk)
+        return chunks[-1]
 
     def _read_chunk(self, chunk: Chunk) -> None:
         if chunk.error:
@@ -190,6 +199,14 @@ def usage_to_hub(usage: UsageIn | None) -> Usage | None:
         input_tokens_details=InputTokensDetails(cached_tokens=usage.cached_content_token_count or 0),
         output_tokens_details=OutputTokensDetails(reasoning_tokens=thoughts),
     )
+
+
+def _read_array(data: bytes) -> list[Chunk]:
+    """The chunks in an array; none if `data` is not an array of chunks."""
+    try:
+        return _decode_array(data)
+    except ValueError:
+        return []
 
 
 def _reason_word(reason: str | int | None) -> str:

@@ -2,9 +2,10 @@
 
 Shapes for client requests end in `In` and are strict enough to locate an error. The model and streaming are in the URL,
 never in the body. Fields that only this dialect has travel through the hub as `extra["gemini:name"]` with the API's
-spelling. Those in `TOP_LEVEL_FIELDS` are members of the body, all others of `generationConfig`. The dialect's own tools
-are unknown tools `{"type": "gemini:googleSearch", "googleSearch": {…}}`; its own parts are unknown parts or items
-`{"type": "gemini:executableCode", "executableCode": {…}}`. The members beside the type are sent.
+spelling. Those in `TOP_LEVEL_FIELDS` are members of the body, as are unknown ones with `TOP_LEVEL_PREFIX`; all others
+are members of `generationConfig`. The dialect's own tools are unknown tools `{"type": "gemini:googleSearch",
+"googleSearch": {…}}`; its own parts are unknown parts or items `{"type": "gemini:executableCode", "executableCode":
+{…}}`. The members beside the type are sent.
 """
 
 from __future__ import annotations
@@ -21,10 +22,19 @@ from antiphon.protocol.tools import JsonSchema
 PREFIX: Final = "gemini:"
 #: In the `extra` of a tool output item: the original object of a client of this dialect.
 TOOL_RESPONSE_FIELD: Final = "gemini:response"
+#: In the `extra` of a tool output item: the original media parts of a client of this dialect, without their data. They
+#: follow the first part of the output, which is the text.
+RESULT_PARTS_FIELD: Final = "gemini:resultParts"
+#: The prefix of ids that the hub needs for calls without ids. Servers of this dialect do not get these ids.
+GENERATED_ID_PREFIX: Final = "call_gemini_"
 #: In the `extra` of a reasoning item: true if a client of this dialect sent it as a thought without a signature.
 THOUGHT_FIELD: Final = "gemini:thought"
 #: Members of the body; every other field of this dialect is a member of `generationConfig`.
-TOP_LEVEL_FIELDS: Final = frozenset({"safetySettings", "cachedContent", "labels", "toolConfig", "serviceTier"})
+TOP_LEVEL_FIELDS: Final = frozenset(
+    {"safetySettings", "cachedContent", "labels", "toolConfig", "serviceTier", "modelArmorConfig"}
+)
+#: The prefix of unknown members of the body, whose names might also be those of settings.
+TOP_LEVEL_PREFIX: Final = "gemini:body."
 
 
 class ModelLevels(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -52,8 +62,9 @@ class GeminiWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     call_ids: bool = False
     #: Whether media may be sent by URL, as `fileData`; if not, each becomes a text note and a loss.
     urls: bool = True
-    #: Media in tool results: kept inside the result, or moved after all results.
-    images_in_results: bool = False
+    #: Name prefixes of models that accept media inside a tool result. For other models, media are moved after all
+    #: results.
+    result_media_models: tuple[str, ...] = ()
     #: Tool outputs without a call: refuse the request, add the call, or send the output as text.
     orphan_outputs: Literal["error", "synthesize", "text"] = "error"
     #: Schemas of tools and output: JSON schema, or narrowed to the older form of the API.
@@ -111,17 +122,11 @@ class FunctionCallOut(Struct, frozen=True, kw_only=True, gc=False):
     id: str | UnsetType = UNSET
 
 
-class ResultMediaOut(Struct, frozen=True, kw_only=True, gc=False, rename="camel"):
-    """Media in a tool result, as data only."""
-
-    inline_data: BlobOut
-
-
 class FunctionResponseOut(Struct, frozen=True, kw_only=True, gc=False):
     name: str
     response: Raw | dict[str, str]
     id: str | UnsetType = UNSET
-    parts: list[ResultMediaOut] | UnsetType = UNSET
+    parts: list[dict[str, Any]] | UnsetType = UNSET  # media
 
 
 class PartOut(Struct, frozen=True, kw_only=True, gc=False, rename="camel"):

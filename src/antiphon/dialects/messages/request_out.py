@@ -15,6 +15,7 @@ from antiphon.dialects.common.offered_tools import translate_tools_once
 from antiphon.dialects.common.request_fields import (
     SupportedFields,
     append_members,
+    refuse_several_answers,
     report_unsupported_fields,
     requested_format,
     schema_rule,
@@ -41,6 +42,7 @@ T = TypeVar("T")
 
 def request_from_hub(request: Request, wire: MessagesWire = MessagesWire()) -> tuple[bytes, Losses]:  # noqa: B008
     """The body for a server, with the losses."""
+    refuse_several_answers(request)
     losses = Losses()
     names = ToolNames.for_request(request)
     offered = translate_tools_once(tools_from_hub, request, names, wire)

@@ -29,6 +29,7 @@ from antiphon.dialects.common.request_fields import (
     KNOWN_INCLUDES,
     LOGPROBS,
     append_members,
+    refuse_several_answers,
     report_unsupported_fields,
     requested_format,
 )
@@ -63,6 +64,7 @@ from antiphon.protocol.tools import AllowedToolsParam, CustomTool, FunctionToolP
 
 def request_from_hub(request: Request, wire: OllamaWire = OllamaWire()) -> tuple[bytes, Losses]:  # noqa: B008
     """The body for a server, with the losses."""
+    refuse_several_answers(request)
     losses = Losses()
     names = ToolNames.for_request(request)
     tools = translate_tools_once(_tools, request, names, wire)

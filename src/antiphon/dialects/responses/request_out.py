@@ -16,6 +16,7 @@ from antiphon.dialects.common.effort import supported_effort
 from antiphon.dialects.common.envelope import unseal_reasoning
 from antiphon.dialects.common.model_names import matches_any
 from antiphon.dialects.common.placeholders import type_of
+from antiphon.dialects.common.request_fields import refuse_several_answers
 from antiphon.dialects.common.tool_errors import mark_failure_in_text
 from antiphon.dialects.common.unknown_fields import REDUNDANT_FIELDS, is_handled_by_gateway
 from antiphon.dialects.dialect import ServerDialectName
@@ -53,6 +54,7 @@ TextPart = InputText | OutputTextParam | Text | SummaryText | ReasoningText | Re
 
 def request_from_hub(request: Request, wire: ResponsesWire = ResponsesWire()) -> tuple[bytes, Losses]:  # noqa: B008
     """Return the body for a server, and the losses."""
+    refuse_several_answers(request)
     losses = Losses()
     if not wire.stateful:
         request = replace(
