@@ -367,25 +367,36 @@ def test_stream_in_one_piece_has_a_first_event_time() -> None:
     assert 0 < line["first_event_ms"] <= line["duration_ms"]
 
 
+def event_stream(events: list[dict[str, Any]]) -> bytes:
+    return b"".join(b"data: " + msgspec.json.encode(event) + b"\n\n" for event in events)
+
+
+THING: dict[str, Any] = {"type": "thing", "id": "t_1", "status": "completed"}
+PART: dict[str, Any] = {"type": "output_text", "text": "Hi", "annotations": []}
+MESSAGE: dict[str, Any] = {"type": "message", "id": "m_1", "role": "assistant", "status": "completed", "content": []}
+# An item of unknown type, and a part with a field that the server adds after the part was done.
+CHANGED_PART: list[dict[str, Any]] = [
+    {"type": "response.output_item.added", "output_index": 0, "item": THING},
+    {"type": "response.output_item.done", "output_index": 0, "item": THING},
+    {"type": "response.output_item.added", "output_index": 1, "item": MESSAGE | {"status": "in_progress"}},
+    {"type": "response.content_part.done", "item_id": "m_1", "output_index": 1, "content_index": 0, "part": PART},
+    {"type": "response.output_item.done", "output_index": 1, "item": MESSAGE | {"content": [PART | {"parsed": 1}]}},
+    {"type": "response.completed", "response": {"id": "r", "status": "completed"}},
+]
+
+
 def test_debug_mode_checks_our_output_against_the_grammar() -> None:
-    """`serve --debug`: a violation of the grammar is logged. Unknown types are passed through unchanged (ITEM-5)."""
-    item = b'{"type":"thing","id":"t_1","status":"completed"}'
-    body = b"".join(
-        b"data: " + data + b"\n\n"
-        for data in (
-            b'{"type":"response.output_item.added","output_index":0,"item":' + item + b"}",
-            b'{"type":"response.output_item.done","output_index":0,"item":' + item + b"}",
-            b'{"type":"response.completed","response":{"id":"r","status":"completed","output":[' + item + b"]}}",
-        )
-    )
-    reply = testing.exactly(testing.SSE_HEAD, body, testing.end("fin"))
+    """`serve --debug`: a violation of the grammar is logged. Types that a server invents pass unchanged (ITEM-5), and so
+    does a part that the server changes between its events, which is the violation here (STR-6)."""
+    reply = testing.exactly(testing.SSE_HEAD, event_stream(CHANGED_PART), testing.end("fin"))
     with ResponsesServer(lambda _: reply) as upstream:
-        with running(one_upstream(upstream.base_url, dialect="responses"), condoned={"ITEM-5"}) as gateway:
+        with running(one_upstream(upstream.base_url, dialect="responses"), condoned={"STR-6"}) as gateway:
             answer = gateway.post(STREAMED)
             gateway.requests(1)
             violations = [line for line in gateway.log if line["event"] == "grammar_violation"]
     assert b'"type":"thing"' in answer.content
-    assert {line["row"] for line in violations} == {"ITEM-5"}
+    assert b'"parsed":1' in answer.content
+    assert {line["row"] for line in violations} == {"STR-6"}
     assert {line["request_id"] for line in violations} == {answer.headers["x-request-id"]}
 
 

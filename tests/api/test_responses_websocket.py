@@ -26,6 +26,7 @@ from tests.api.stateful import (
     output,
     text_of,
 )
+from tests.api.test_responses_http import CHANGED_PART, event_stream
 from tests.api.test_state import storage_snapshot
 from tests.collecting import nothing_to_collect
 from tests.faults.invariants import CHUNKED_HEAD
@@ -862,20 +863,13 @@ def test_every_turn_is_logged(here: Lab) -> None:
 
 def test_debug_mode_checks_our_output_against_the_grammar() -> None:
     """`serve --debug`: as on HTTP, a violation of the grammar is logged."""
-    item = b'{"type":"thing","id":"t_1","status":"completed"}'
-    events = (
-        b'{"type":"response.output_item.added","output_index":0,"item":' + item + b"}",
-        b'{"type":"response.output_item.done","output_index":0,"item":' + item + b"}",
-        b'{"type":"response.completed","response":{"id":"r","status":"completed","output":[' + item + b"]}}",
-    )
-    data = b"".join(b"data: " + event + b"\n\n" for event in events)
-    with lab(condoned={"ITEM-5"}) as here, here.socket() as talk:
-        here.says.append(testing.exactly(testing.SSE_HEAD, data, testing.end("fin")))
+    with lab(condoned={"STR-6"}) as here, here.socket() as talk:
+        here.says.append(testing.exactly(testing.SSE_HEAD, event_stream(CHANGED_PART), testing.end("fin")))
         talk.send("Go.", model="other-1")
-        assert talk.events_to_end()[-1]["response"]["output"][0]["type"] == "thing"
+        assert [item["type"] for item in talk.events_to_end()[-1]["response"]["output"]] == ["thing", "message"]
         [line] = here.gateway.requests(1)
         violations = [line for line in here.gateway.log if line["event"] == "grammar_violation"]
-    assert {violation["row"] for violation in violations} == {"ITEM-5"}
+    assert {violation["row"] for violation in violations} == {"STR-6"}
     assert {violation["request_id"] for violation in violations} == {line["request_id"]}
 
 

@@ -36,7 +36,6 @@ from tests.faults.invariants import Told
 from tests.running import BOUND, read_all, until
 
 from antiphon import sse, testing
-from antiphon.dialects.common.envelope import unseal_reasoning
 from antiphon.http.connection import HttpProtocol
 from antiphon.protocol.codec import decode_event
 from antiphon.protocol.fold import fold_events
@@ -570,11 +569,7 @@ def test_sealed_reasoning_is_returned_only_on_request(here: Lab) -> None:
     assert events[-1]["response"]["output"][0]["encrypted_content"] == encrypted
     # It returns to the server that made it, requested or not, and that server accepts it.
     here.told("And?", previous_response_id=id, model="other-1")
-    envelope = unseal_reasoning(encrypted)
-    assert envelope is not None
-    assert [item["encrypted_content"] for item in here.items if item["type"] == "reasoning"] == [
-        envelope.content["encrypted_content"]
-    ]
+    assert [item["encrypted_content"] for item in here.items if item["type"] == "reasoning"] == [encrypted]
 
 
 def test_sealed_reasoning_in_input_items_is_returned_only_on_request(here: Lab) -> None:

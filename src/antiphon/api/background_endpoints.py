@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from antiphon.api.background_stream import stream_background_events
 from antiphon.api.stored_responses import find_response, require_store
+from antiphon.dialects import responses
 from antiphon.errors import ApiError, ClientFault
 from antiphon.gateway.history import UNFINISHED_STATUSES
 from antiphon.gateway.prepare_turn import PreparedTurn
@@ -68,7 +69,9 @@ async def cancel_response(services: Services, exchange: Exchange) -> None:
     services.background.cancel(id)
     ended = await _wait_for_end(services, exchange)
     exchange.log_entry.response_id = id
-    await exchange.respond(200, [JSON], codec.encode(Policy.for_request(Request()).apply_to_response(ended)))
+    await exchange.respond(
+        200, [JSON], codec.encode(responses.unseal_response(Policy.for_request(Request()).apply_to_response(ended)))
+    )
 
 
 async def _wait_for_end(services: Services, exchange: Exchange) -> Response:

@@ -10,6 +10,7 @@ from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
 from antiphon.api.operation import Schema, schema_ref
+from antiphon.dialects import responses
 from antiphon.protocol import codec
 from antiphon.protocol.content import ContentParam, InputText, OutputText, OutputTextParam
 from antiphon.protocol.items import (
@@ -35,7 +36,7 @@ def render_item(item: ItemParam, include: Collection[str]) -> Raw:
             item = replace(item, content=parts, status=item.status or ItemStatus.COMPLETED)
         case WebSearchCall() | FileSearchCall() | CodeInterpreterCall():
             return Raw(codec.encode(Policy.for_request(Request(include=list(include))).trim_item(item)))
-    return Raw(codec.encode(item))
+    return Raw(codec.encode(responses.unseal_item(item)))
 
 
 def render_page(items: Sequence[Raw], *, has_more: bool) -> bytes:

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from antiphon.check.findings import Flaw, excerpt
 from antiphon.check.lenient_decoding import ShapeProblem, decode_with_problems, join_problems
+from antiphon.check.published_form import decode_event
 from antiphon.check.sse_form import event_type_of, judge_form, parse_blocks
-from antiphon.protocol.codec import decode_event
 from antiphon.protocol.events import StreamEvent, TerminalEvent
 from antiphon.protocol.grammar import Grammar, Violation
 from antiphon.protocol.response import Response

@@ -64,7 +64,7 @@ class Pipe:
         self._pending_end: TerminalEvent | None = None
         self._number_shift = 0
         self._on_violation = on_violation
-        self._grammar = Grammar() if on_violation else None
+        self._grammar = Grammar(judges_foreign_items=False) if on_violation else None
         self._text_run: TextRunFromHub | None = getattr(from_hub, "text_run", None) if on_violation is None else None
 
     @property

@@ -247,7 +247,7 @@ def _replay_item(writer: ResponseWriter, key: int, item: Item, is_open: bool) ->
     is_streamed = _can_be_sent_in_parts(item, is_open)
     match item:
         case Message() if is_streamed:
-            writer.open_message(key, id=item.id, phase=item.phase)
+            writer.open_message(key, id=item.id, phase=item.phase or UNSET)
             _replay_parts(writer, key, item.content, is_open)
         case Reasoning() if is_streamed:
             writer.open_reasoning(key, id=item.id)
@@ -278,7 +278,7 @@ def _can_be_sent_in_parts(item: Item, is_open: bool) -> bool:
     """Whether the writer can stream this item in parts without changing it."""
     match item:
         case Message(role="assistant"):
-            is_lossless = all(
+            is_lossless = item.phase is not None and all(
                 isinstance(part, OutputText | Refusal) and _has_only_streamable_fields(part) for part in item.content
             )
         case Reasoning(status=ItemStatus()):

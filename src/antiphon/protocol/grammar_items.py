@@ -80,13 +80,14 @@ class Violation(Struct, frozen=True):
 class ViolationReport:
     """Collects violations until they are taken. Each row is reported once for each path."""
 
-    def __init__(self) -> None:
+    def __init__(self, ignored_rows: tuple[str, ...] = ()) -> None:
         self.sequence: int | None = None
+        self._ignored_rows = ignored_rows
         self._violations: list[Violation] = []
         self._reported: set[tuple[str, str]] = set()
 
     def add(self, row: str, path: str, message: str) -> None:
-        if (row, path) not in self._reported:
+        if row not in self._ignored_rows and (row, path) not in self._reported:
             self._reported.add((row, path))
             self._violations.append(Violation(row, f"{path}: {message}", self.sequence))
 
@@ -98,8 +99,9 @@ class ViolationReport:
 class ItemState:
     """The state of one output index. After a violation it is unreliable, and its content is not compared any more."""
 
-    def __init__(self, report: ViolationReport, index: int) -> None:
+    def __init__(self, report: ViolationReport, index: int, judges_foreign_items: bool = True) -> None:
         self.index = index
+        self._judges_foreign_items = judges_foreign_items
         self.path = f"output[{index}]"
         self.stage = ItemStage.ABSENT
         self.id: str | None = None
@@ -133,7 +135,7 @@ class ItemState:
         self.id = id_of(event.item) or self.id
         self._judge_id(event.item, "response.output_item.added")
         status = status_of(event.item)
-        if status not in (None, ItemStatus.IN_PROGRESS):
+        if status not in (None, ItemStatus.IN_PROGRESS) and self._judges_status_of(event.item):
             self._report.add(
                 "STR-2", self.path, f"the item is announced with the status {status!r}; expected 'in_progress'"
             )
@@ -221,11 +223,14 @@ class ItemState:
     def _judge_status(self, item: Item) -> None:
         """ITEM-2. Reasoning and compaction items need no status; extension items may have any."""
         status = status_of(item)
-        if status is None:
+        if status is None or not self._judges_status_of(item):
             return
         expected = "'completed', 'incomplete' or 'failed'" if may_fail(item) else "'completed' or 'incomplete'"
         if not has_final_status(item) or (status == ItemStatus.FAILED and not may_fail(item)):
             self._report.add("ITEM-2", self.path, f"the item is done with the status {status!r}; expected {expected}")
+
+    def _judges_status_of(self, item: Item) -> bool:
+        return self._judges_foreign_items or not may_fail(item)
 
     def _judge_against_announcement(self, announced_item: Item, final_item: Item) -> None:
         if type_of(announced_item) != type_of(final_item):

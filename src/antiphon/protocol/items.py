@@ -57,7 +57,7 @@ class Message(MessageParam, frozen=True, kw_only=True, tag="message"):
     status: ItemStatus
     role: MessageRole
     content: list[Content]  # type: ignore[assignment]  # a narrower list; frozen, so never appended to
-    phase: Phase | UnsetType = UNSET
+    phase: Phase | None | UnsetType = UNSET
 
 
 class FunctionCallParam(Shape, frozen=True, kw_only=True, tag="function_call"):

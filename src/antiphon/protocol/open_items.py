@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from antiphon.errors import InvalidTransition
 from antiphon.protocol.content import Annotation, Content, LogProb, OutputText, ReasoningText, Refusal, SummaryText
 from antiphon.protocol.items import (
+    Compaction,
     CustomToolCall,
     CustomToolCallOutputParam,
     CustomToolCallParam,
@@ -264,6 +265,15 @@ def status_of(item: Item) -> str | None:
     """The item's status, None if it has none."""
     status = item.string_member("status") if isinstance(item, UnknownItem) else getattr(item, "status", None)
     return status if isinstance(status, str) else None
+
+
+def without_seal(item: Item) -> Item:
+    """A copy of the item without its encrypted content."""
+    match item:
+        case Reasoning(encrypted_content=str()) | Compaction():
+            return replace(item, encrypted_content="")
+        case _:
+            return item
 
 
 def with_id_and_status(item: Item, id: str, status: str | None) -> Item:

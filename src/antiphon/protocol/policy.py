@@ -71,6 +71,7 @@ class Policy:
         "_include",
         "_is_limited_to_one_call",
         "_pad",
+        "_passes_padding",
         "_passes_plain_deltas",
         "_refused_names",
         "_withheld_event_count",
@@ -85,12 +86,14 @@ class Policy:
         is_limited_to_one_call: bool,
         include: frozenset[str],
         pad: PaddingSource | None,
+        passes_padding: bool,
     ) -> None:
         self.losses = Losses()
         self._allowed_tools = allowed_tools
         self._is_limited_to_one_call = is_limited_to_one_call
         self._include = include
         self._pad = pad
+        self._passes_padding = passes_padding  # whether deltas keep the padding of the upstream
         self._has_call = False
         self._refused_names: list[str] = []
         self._withheld_indexes: list[int] = []  # output indexes, ascending because items are announced in order
@@ -101,14 +104,19 @@ class Policy:
     @classmethod
     def for_request(cls, request: Request, *, pad: PaddingSource | None = None) -> Policy:
         """The policy for a request; `pad` makes padding for a delta of a given length (STR-13)."""
-        wants_padding = bool(request.stream_options and request.stream_options.include_obfuscation)
+        include_padding = request.stream_options.include_obfuscation if request.stream_options else UNSET
+        wants_padding = include_padding is True
         include = frozenset(request.include or ())
         if request.top_logprobs:
             include |= {LOGPROBS}
         if ENCRYPTED_IF_ANY in include:
             include |= {ENCRYPTED_REASONING}
         policy = cls(
-            _allowed_tools_of(request), request.parallel_tool_calls is False, include, pad if wants_padding else None
+            _allowed_tools_of(request),
+            request.parallel_tool_calls is False,
+            include,
+            pad if wants_padding else None,
+            passes_padding=include_padding is not False,
         )
         if wants_padding and pad is None:
             policy.losses.add(
@@ -127,7 +135,11 @@ class Policy:
         # `isinstance` check of a shape takes six times as long.
         kind = type(event)
         any_event: Any = event
-        if self._passes_plain_deltas and kind in DELTA_TYPES and any_event.obfuscation is UNSET:
+        if (
+            self._passes_plain_deltas
+            and kind in DELTA_TYPES
+            and (any_event.obfuscation is UNSET or self._passes_padding)
+        ):
             if kind is not OutputTextDelta or not any_event.logprobs:
                 return [event]
         elif kind is ItemAdded:
@@ -280,11 +292,12 @@ class Policy:
         return self._delta_changes(event) if kind in DELTA_TYPES else {}
 
     def _delta_changes(self, event: DeltaEvent) -> dict[str, Any]:
-        """STR-13: padding only if requested. STR-12: the same for logprobs."""
+        """STR-13: padding if requested, none if refused, else what the upstream sent. STR-12: logprobs if requested."""
         changes: dict[str, Any] = {}
-        if self._pad is not None:
-            changes["obfuscation"] = self._pad(len(event.delta))
-        elif event.obfuscation is not UNSET:
+        if event.obfuscation is UNSET:
+            if self._pad is not None:
+                changes["obfuscation"] = self._pad(len(event.delta))
+        elif not self._passes_padding:
             changes["obfuscation"] = UNSET
         if isinstance(event, OutputTextDelta) and event.logprobs and LOGPROBS not in self._include:
             changes["logprobs"] = []

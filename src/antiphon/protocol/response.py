@@ -81,7 +81,7 @@ class TextConfig(Shape, frozen=True, kw_only=True):
     """The settings of the text output, in a response."""
 
     format: TextFormat | JsonObjectFormat | JsonSchemaFormat
-    verbosity: Verbosity | UnsetType = UNSET
+    verbosity: Verbosity | None | UnsetType = UNSET
 
 
 class ReasoningConfig(Shape, frozen=True, kw_only=True):
@@ -92,7 +92,10 @@ class ReasoningConfig(Shape, frozen=True, kw_only=True):
 
 
 class Response(Shape, frozen=True, kw_only=True):
-    """A response with all 31 required fields; a field without a value is null."""
+    """A response with all 31 required fields; a field without a value is null.
+
+    The specification requires a value of some settings that servers send as null. They are null here too.
+    """
 
     id: str
     object: Literal["response"] = "response"
@@ -107,21 +110,21 @@ class Response(Shape, frozen=True, kw_only=True):
     error: Error | None
     tools: list[Tool]
     tool_choice: ToolChoice
-    truncation: Truncation
+    truncation: Truncation | None
     parallel_tool_calls: bool
-    text: TextConfig
-    top_p: Number
-    presence_penalty: Number
-    frequency_penalty: Number
-    top_logprobs: int
-    temperature: Number
+    text: TextConfig | None
+    top_p: Number | None
+    presence_penalty: Number | None
+    frequency_penalty: Number | None
+    top_logprobs: int | None
+    temperature: Number | None
     reasoning: ReasoningConfig | None
     usage: Usage | None
     max_output_tokens: int | None
     max_tool_calls: int | None
     store: bool
     background: bool
-    service_tier: str
+    service_tier: str | None
     metadata: Any
     safety_identifier: str | None
     prompt_cache_key: str | None

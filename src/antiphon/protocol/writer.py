@@ -91,6 +91,7 @@ class ResponseWriter:
         self._new_id, self._now = stamps
         self._next_number = 0
         self._status: ResponseStatus | None = None
+        self._is_only_created = False  # `response.in_progress` follows
         self._output: list[Item | None] = []
         self._open_items: dict[Hashable, OpenItem] = {}
         self._closed_keys: set[Hashable] = set()
@@ -108,6 +109,11 @@ class ResponseWriter:
     @property
     def has_started(self) -> bool:
         return self._status is not None
+
+    @property
+    def is_in_progress(self) -> bool:
+        """Whether `response.in_progress` was emitted, and no terminal event."""
+        return self._status is ResponseStatus.IN_PROGRESS and not self._is_only_created
 
     @property
     def has_ended(self) -> bool:
@@ -144,7 +150,20 @@ class ResponseWriter:
             )
         self._response = replace(self._response, **changes)
 
+    def set_response(self, response: Response) -> None:
+        """Replaces the fields of the response before it starts. Its status and output are set later."""
+        self._response = response
+
+    def replace_finished_item(self, index: int, item: Item) -> None:
+        """Replaces an item that is done by the form of it that was sent."""
+        self._output[index] = item
+
     # Beginning
+
+    def create(self) -> None:
+        """STR-1: emits `response.created` alone, if the caller knows when the response is in progress."""
+        self._begin_response(ResponseStatus.IN_PROGRESS)
+        self._is_only_created = True
 
     def queue(self) -> None:
         """STR-1: emits `response.created` and `response.queued`."""
@@ -158,8 +177,9 @@ class ResponseWriter:
             self.queue()
         if self._status is None:
             self._begin_response(ResponseStatus.IN_PROGRESS)
-        else:
+        elif not self._is_only_created:
             self._set_status(ResponseStatus.IN_PROGRESS)
+        self._is_only_created = False
         self._emit(ResponseInProgress(sequence_number=self._take_number(), response=self._response))
 
     # Messages
@@ -456,7 +476,7 @@ class ResponseWriter:
         self._response = replace(self._response, status=status)
 
     def _ensure_running(self) -> None:
-        if self._status is None or self._status is ResponseStatus.QUEUED:
+        if self._status is None or self._status is ResponseStatus.QUEUED or self._is_only_created:
             self.start()
         if self._status is not ResponseStatus.IN_PROGRESS:
             raise InvalidTransition(f"the response is {self._status}: nothing can follow (STR-7)")

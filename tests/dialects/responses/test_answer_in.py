@@ -17,11 +17,13 @@ from tests.dialects.responses.upstreams import (
 from tests.generate.events import counting_stamps
 
 from antiphon import sse
+from antiphon.dialects.common.envelope import unseal_reasoning
 from antiphon.dialects.responses import ResponsesWire, response_to_hub
 from antiphon.errors import UpstreamFault
 from antiphon.protocol.content import UnknownAnnotation
-from antiphon.protocol.events import AnnotationAdded
+from antiphon.protocol.events import AnnotationAdded, ItemDone, ResponseCompleted
 from antiphon.protocol.grammar import find_violations
+from antiphon.protocol.items import Reasoning
 from antiphon.protocol.response import make_initial_response
 
 CREATED = {"type": "response.created", "response": {}}
@@ -145,13 +147,14 @@ def test_unsupported_part_in_a_final_message_is_a_loss() -> None:
     assert "'hologram'" in losses(result)
 
 
-def test_unknown_fields_of_a_streamed_part_are_losses() -> None:
-    """F-4"""
+def test_unknown_fields_of_a_streamed_part_are_kept() -> None:
+    """ITEM-5"""
     final = {**TEXT, "content": [{**TEXT["content"][0], "parsed": {"a": 1}}]}
     result = read(
         CREATED, done(final), done({"type": "message", "role": "assistant", "content": "plain"}, 1), COMPLETED
     )
-    assert [loss.path for loss in result.losses] == ["output[0].content[0].parsed"]
+    assert result.losses == []
+    assert output(result)[0]["content"][0]["parsed"] == {"a": 1}
 
 
 def test_part_without_a_type_gets_the_type_of_its_item() -> None:
@@ -168,16 +171,21 @@ def test_part_without_a_type_gets_the_type_of_its_item() -> None:
     assert output(result)[0]["content"] == [{"type": "reasoning_text", "text": "Hm"}]
 
 
-def test_sealed_form_changed_after_the_end_is_a_loss() -> None:
-    """RSN-1, ITEM-4"""
+def test_reasoning_that_is_sealed_anew_in_the_last_event_passes() -> None:
+    """RSN-1"""
     item = {"type": "reasoning", "id": "r", "summary": [], "encrypted_content": "one"}
     late = {
         "type": "response.completed",
         "response": {"status": "completed", "output": [{**item, "encrypted_content": "two"}]},
     }
     result = read(CREATED, done(item), late)
-    assert output(result)[0]["encrypted_content"] == "one"
-    assert "encrypted_content" in losses(result)
+    done_item = next(event.item for event in result.events if isinstance(event, ItemDone))
+    end = result.events[-1]
+    assert isinstance(end, ResponseCompleted)
+    sealed = [item.encrypted_content for item in (done_item, *end.response.output) if isinstance(item, Reasoning)]
+    envelopes = [unseal_reasoning(content) for content in sealed]
+    assert [envelope.content["encrypted_content"] for envelope in envelopes if envelope] == ["one", "two"]
+    assert result.losses == []
 
 
 @pytest.mark.parametrize("status", ["incomplete", "failed"])

@@ -44,7 +44,7 @@ def test_encrypted_reasoning_returns_unchanged_to_its_server() -> None:
     envelope = unseal_reasoning(item.encrypted_content or "")
     assert envelope is not None
     assert (envelope.maker, envelope.content) == ("lab", {"encrypted_content": "gAAA", "id": "rs_up"})
-    assert sent(as_input(item)) == ([{**THOUGHT, "status": "completed"}], [])
+    assert sent(as_input(item)) == ([THOUGHT], [])
 
 
 def test_passed_through_reasoning_is_sealed() -> None:

@@ -131,7 +131,7 @@ def response_from_hub(response: Response, request: Request) -> tuple[bytes, Loss
         created=response.created_at,
         model=response.model,
         choices=[final_choice],
-        service_tier=response.service_tier,
+        service_tier=response.service_tier or UNSET,
         usage=usage_from_hub(response.usage) if response.usage else UNSET,
     )
     return msgspec.json.encode(completion), losses

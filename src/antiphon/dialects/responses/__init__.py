@@ -6,6 +6,7 @@ from antiphon.dialects.responses.request_out import request_from_hub
 from antiphon.dialects.responses.stream_in import EventsToHub, response_to_hub
 from antiphon.dialects.responses.stream_out import EventsFromHub, response_from_hub
 from antiphon.dialects.responses.token_count import count_request
+from antiphon.dialects.responses.unsealing import unseal_item, unseal_response
 from antiphon.dialects.responses.wire import ResponsesWire, wire_after_refusal
 
 __all__ = [
@@ -19,5 +20,7 @@ __all__ = [
     "request_to_hub",
     "response_from_hub",
     "response_to_hub",
+    "unseal_item",
+    "unseal_response",
     "wire_after_refusal",
 ]

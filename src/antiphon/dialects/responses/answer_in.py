@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from msgspec import UNSET, Raw
+from msgspec.structs import replace
 
 from antiphon.dialects.common.freeform_tools import FreeformInput
 from antiphon.dialects.common.tool_names import ToolNames, ToolRef
@@ -30,9 +31,18 @@ from antiphon.dialects.responses.response_wire import (
     decode_struct,
     usage_to_hub,
 )
+from antiphon.dialects.responses.server_form import ServerForm
 from antiphon.dialects.responses.wire import ResponsesWire
 from antiphon.errors import ApiError, UpstreamFault
-from antiphon.protocol.events import ItemAdded, StreamEvent
+from antiphon.protocol.events import (
+    ContentPartDone,
+    ItemAdded,
+    ItemDone,
+    StreamEvent,
+    SummaryPartDone,
+    TerminalEvent,
+    UnknownEvent,
+)
 from antiphon.protocol.items import Item, Phase
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.open_items import id_of, may_fail, status_of, with_id_and_status
@@ -56,25 +66,40 @@ class ResponseNormalizer:
         self._new_id = stamps.new_id
         self._wire = wire
         self.content = ItemContent(self.writer, self.losses, wire.maker, stamps.new_id)
+        self.form = ServerForm(request, initial_response, wire, self.content.seal)
+        self.item_of_event: UpstreamItem | None = None  # the item of the event that is being read
         self._max_output_tokens = request.max_output_tokens or None
         self._names = ToolNames.for_request(request) if wire.extension_tools == "flatten" else None
         self._unannounced_items: list[UpstreamItem] = []
         self._unsettled: list[UpstreamItem] = []
+        self._item_by_index: dict[int, UpstreamItem] = {}  # by the hub's output index
 
     # Beginning
 
-    def on_created(self, response: ServerResponse) -> None:
-        """STR-1: start the response once, even if the server announces it several times."""
-        if response.service_tier:
-            self.writer.update_response(service_tier=response.service_tier)
+    def on_created(self, response: ServerResponse, raw: Raw) -> None:
+        """STR-1: announce the response once, even if the server announces it several times."""
+        if self.writer.has_started:
+            self.on_in_progress(response, raw)
+        elif response.status == ResponseStatus.QUEUED or self.writer.response.status == ResponseStatus.QUEUED:
+            self.on_queued(raw)
+        else:
+            self._take_response_form(raw)
+            self.writer.create()
+
+    def on_in_progress(self, response: ServerResponse, raw: Raw) -> None:
         if response.status == ResponseStatus.QUEUED:
-            self.on_queued()
-        elif not self.writer.has_started or self.writer.response.status == ResponseStatus.QUEUED:
+            self.on_queued(raw)
+        elif not self.writer.is_in_progress:
+            self._take_response_form(raw)
             self.writer.start()
 
-    def on_queued(self) -> None:
+    def on_queued(self, raw: Raw) -> None:
         if not self.writer.has_started:
+            self._take_response_form(raw)
             self.writer.queue()
+
+    def _take_response_form(self, raw: Raw) -> None:
+        self.writer.set_response(self.form.response(self.writer.response, raw))
 
     # Items
 
@@ -87,6 +112,8 @@ class ResponseNormalizer:
             return
         item = self.tracker.find_announced(kind, server_item.id, index) or self._track_item(kind, server_item, index)
         item.announced_by_server = True
+        item.added_raw = raw
+        self.item_of_event = item
         self._merge_identity(item, server_item)
         if kind == "whole" and not item.announced_to_client and not item.pending_actions:
             item.pending_actions.append((self._add_whole_item, (raw,)))
@@ -107,6 +134,7 @@ class ResponseNormalizer:
             item = self._track_item(final.kinds[-1], server_item, index)
         elif item.finished_by_server:
             return
+        self.item_of_event = item
         self._end_item(item, server_item, raw)
 
     def item_for_delta(self, kind: ItemKind, id: str | None, index: int | None) -> UpstreamItem | None:
@@ -120,6 +148,7 @@ class ResponseNormalizer:
         elif item.finished_by_server:
             self.content.report_loss(item, "", "output after the end of the item", "the item has ended (ITEM-4)")
             return None
+        self.item_of_event = item
         return item
 
     def run_when_announced(self, item: UpstreamItem, action: Callable[..., None], *arguments: Any) -> None:
@@ -158,8 +187,6 @@ class ResponseNormalizer:
         if error is None and status in FAILED_STATUSES:
             error = UpstreamFault(f"the response of the upstream is {status}")
         self._merge_listed_items(response.output or [])
-        if response.service_tier:
-            self.writer.update_response(service_tier=response.service_tier)
         usage = usage_to_hub(response.usage)
         if error is not None:
             self.fail(error, usage)
@@ -190,6 +217,31 @@ class ResponseNormalizer:
     def has_only_finished_items(self) -> bool:
         """Whether there are items, and the server finished all of them."""
         return bool(self.tracker.items) and all(item.finished_by_server for item in self.tracker.items)
+
+    # Form
+
+    def in_server_form(
+        self, event: StreamEvent, forms: dict[tuple[type, int | None], dict[str, Raw]], last_response: Raw
+    ) -> StreamEvent:
+        """Return the event in the form in which the server sent it. `forms` has the members of the server's events."""
+        if isinstance(event, UnknownEvent):
+            return event
+        item = self._item_by_index.get(getattr(event, "output_index", -1))
+        members = forms.pop((type(event), item.key if item is not None else None), None)
+        if members is not None:
+            event = self.form.event(event, members)
+        elif item is not None and isinstance(event, ContentPartDone | SummaryPartDone):
+            event = self.form.part_event(event, item.done_raw)  # the server sent the part in the item only
+        if isinstance(event, TerminalEvent):
+            return replace(event, response=self.form.response(event.response, last_response))
+        if item is not None and isinstance(event, ItemAdded | ItemDone) and event.item is not None:
+            raw = item.added_raw if isinstance(event, ItemAdded) else item.done_raw
+            if raw is not None:
+                sent_item = self.form.item(event.item, raw)
+                if isinstance(event, ItemDone):
+                    self.writer.replace_finished_item(event.output_index, sent_item)
+                return replace(event, item=sent_item)
+        return event
 
     # Announcing
 
@@ -270,6 +322,7 @@ class ResponseNormalizer:
         assert isinstance(added, ItemAdded)
         assert added.item is not None
         item.hub_id, item.hub_index = id_of(added.item) or "", added.output_index
+        self._item_by_index[item.hub_index] = item
 
     def _add_whole_item(self, item: UpstreamItem, raw: Raw) -> None:
         item.announced_form = self.content.whole_item(item, raw)
@@ -281,6 +334,7 @@ class ResponseNormalizer:
     def _end_item(self, item: UpstreamItem, server_item: ServerItem, raw: Raw) -> None:
         self._merge_identity(item, server_item)
         item.finished_by_server = True
+        item.done_raw = raw
         if item.kind in ("call", "custom") and item.name:
             item.call_id = item.call_id or item.id or self._new_id("call")
         self.run_when_announced(item, self._finish_item, server_item, raw)
@@ -363,7 +417,8 @@ class ResponseNormalizer:
         return usage.output_tokens >= self._max_output_tokens
 
     def _forward_event(self, item: UpstreamItem, kind: str, members: dict[str, Any]) -> None:
-        self.writer.emit_unknown_event(kind, {**members, "item_id": item.hub_id, "output_index": item.hub_index})
+        position = {"item_id": item.hub_id, "output_index": item.hub_index}
+        self.writer.emit_unknown_event(kind, {name: position.get(name, member) for name, member in members.items()})
 
 
 TYPE_OF_KIND: Final[dict[ItemKind, str]] = {

@@ -146,8 +146,6 @@ class ItemContent:
         extra_fields = {name: member for name, member in members.items() if name not in typed_fields}
         if extra_fields:
             self._writer.set_extra_fields(item.key, extra_fields)
-        for where in ("content", "summary"):
-            self._report_unknown_part_fields(item, where, members.get(where, Raw(b"null")))
 
     def end_freeform_input(self, item: UpstreamItem) -> None:
         """End the input of a custom tool that is called as a function."""
@@ -163,18 +161,13 @@ class ItemContent:
 
     def set_encrypted_content(self, item: UpstreamItem, content: str) -> None:
         """Set the encrypted content of a reasoning item (RSN-1)."""
-        if not item.has_final_form:
-            item.encrypted_content = content
-            self._writer.set_encrypted_content(item.key, self._seal(item, content))
-        elif content != item.encrypted_content:
-            self.report_loss(
-                item, ".encrypted_content", "output after the end of the item", "the item has ended (ITEM-4)"
-            )
+        if not item.has_final_form:  # later, `ServerForm` takes what the terminal event says
+            self._writer.set_encrypted_content(item.key, self.seal(content, item.id))
 
     def whole_item(self, item: UpstreamItem, raw: Raw) -> Item:
         whole = item_to_hub(raw, item.type, item.hub_id or item.id or self._new_id("item"))
         if isinstance(whole, Reasoning) and whole.encrypted_content:
-            return replace(whole, encrypted_content=self._seal(item, whole.encrypted_content))
+            return replace(whole, encrypted_content=self.seal(whole.encrypted_content, item.id))
         return whole
 
     def as_announced(self, item: UpstreamItem, raw: Raw) -> Raw:
@@ -262,21 +255,9 @@ class ItemContent:
             counts[text_kind] = nth + 1
             self._complete_part(item, item.part_for_final_form(text_kind, index, nth), part)
 
-    def _report_unknown_part_fields(self, item: UpstreamItem, where: str, raw: Raw) -> None:
-        """Report unknown fields of parts: a streamed part cannot carry them."""
-        try:
-            parts = msgspec.json.decode(raw, type=list[dict[str, Raw]])
-        except msgspec.ValidationError:
-            return  # a string, or null
-        for index, part in enumerate(parts):
-            for name in part.keys() - FIELDS_OF_PART:
-                self.report_loss(
-                    item, f".{where}[{index}].{name}", f"the field {name!r}", "a streamed part cannot have it"
-                )
-
-    def _seal(self, item: UpstreamItem, content: str) -> str:
+    def seal(self, content: str, id: str | None) -> str:
         """RSN-2: seal the content together with the item id, so that the same server can get both back."""
-        return seal_reasoning(self._maker, {"encrypted_content": content} | ({"id": item.id} if item.id else {}))
+        return seal_reasoning(self._maker, {"encrypted_content": content} | ({"id": id} if id else {}))
 
 
 def _path_of(part: UpstreamPart) -> str:
@@ -290,7 +271,6 @@ MEMBERS_OF_KIND: Final[dict[ItemKind, frozenset[str]]] = {
         {"message": Message, "reasoning": Reasoning, "call": FunctionCall, "custom": CustomToolCall},
     ).items()
 }
-FIELDS_OF_PART: Final = frozenset({"type", "text", "refusal", "annotations", "logprobs"})
 PART_CLASS_OF_TEXT: Final[dict[TextKind, PartKind]] = {
     "text": OutputText,
     "refusal": Refusal,

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple, assert_never
 
+from msgspec import Raw
+
 from antiphon.dialects.common.freeform_tools import FreeformInput
 from antiphon.dialects.responses.response_wire import ServerItem, ServerPart, decode_parts, text_or_json
 from antiphon.protocol.items import Item, Phase
@@ -41,9 +43,10 @@ class UpstreamItem:
     """An item of the server, and what was received of it so far."""
 
     __slots__ = (
-        "announced_by_server", "announced_form", "announced_to_client", "call_id", "encrypted_content", "final_form",
-        "finished_by_server", "freeform_input", "has_changing_id", "has_confirmed_id", "has_final_form", "hub_id",
-        "hub_index", "id", "key", "kind", "name", "namespace", "parts", "pending_actions", "phase", "pieces", "type",
+        "added_raw", "announced_by_server", "announced_form", "announced_to_client", "call_id", "done_raw",
+        "final_form", "finished_by_server", "freeform_input", "has_changing_id",
+        "has_confirmed_id", "has_final_form", "hub_id", "hub_index", "id", "key", "kind", "name", "namespace", "parts",
+        "pending_actions", "phase", "pieces", "type",
     )  # fmt: skip
 
     def __init__(self, key: int, kind: ItemKind, type: str, id: str | None) -> None:
@@ -56,6 +59,8 @@ class UpstreamItem:
         self.has_confirmed_id = False  # an event used the id of its announcement
         self.has_changing_id = False  # an event used another id
         self.finished_by_server = False  # its final form was received
+        self.added_raw: Raw | None = None  # the item in `output_item.added`
+        self.done_raw: Raw | None = None  # its final form
         self.name: str | None = None
         self.call_id: str | None = None
         self.namespace: str | None = None
@@ -70,7 +75,6 @@ class UpstreamItem:
         self.hub_index = -1
         self.parts: list[UpstreamPart] = []
         self.pieces = TextPieces()  # arguments or input of a call
-        self.encrypted_content: str | None = None
         self.freeform_input: FreeformInput | None = None  # for a custom tool that is called as a function
 
     def parts_of_kind(self, *text_kinds: TextKind) -> list[UpstreamPart]:

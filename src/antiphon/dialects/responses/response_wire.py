@@ -39,6 +39,7 @@ class ServerEvent(Struct, frozen=True, gc=False):
     """Any event. It has the members of all event types, so that one decode serves all of them."""
 
     type: str | None = None
+    sequence_number: int | None = None
     delta: str | None = None
     item_id: str | None = None
     output_index: int | None = None
@@ -58,6 +59,11 @@ class ServerEvent(Struct, frozen=True, gc=False):
     code: Raw = ABSENT_JSON
     message: str | None = None
     param: str | None = None
+    obfuscation: str | None = None
+
+
+class PlainEvent(ServerEvent, frozen=True, gc=False, forbid_unknown_fields=True):
+    """The same for an event without unknown members."""
 
 
 class ServerPart(Struct, frozen=True, gc=False):

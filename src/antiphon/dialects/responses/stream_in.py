@@ -27,7 +27,9 @@ from antiphon.dialects.responses.item_tracker import (
     UpstreamPart,
 )
 from antiphon.dialects.responses.response_wire import (
+    ABSENT_JSON,
     DECODE_ERRORS,
+    PlainEvent,
     ServerError,
     ServerEvent,
     ServerPart,
@@ -38,7 +40,7 @@ from antiphon.dialects.responses.response_wire import (
 )
 from antiphon.dialects.responses.wire import ResponsesWire
 from antiphon.errors import ApiError, UpstreamFault
-from antiphon.protocol.events import StreamEvent
+from antiphon.protocol.events import REASONING_TEXT_EVENTS, TYPE_OF_EVENT, DeltaEvent, StreamEvent
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.nesting import check_nesting, with_nesting_limit
 from antiphon.protocol.output_limits import OutputLimits
@@ -47,6 +49,7 @@ from antiphon.protocol.response import Response
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.status import ResponseStatus
 
+_decode_plain: Final = with_nesting_limit(msgspec.json.Decoder(PlainEvent).decode)
 _decode: Final = with_nesting_limit(msgspec.json.Decoder(ServerEvent).decode)
 DeltaPlace = tuple[str | None, str | None, int | None, int | None]
 
@@ -77,6 +80,9 @@ class EventsToHub:
         self._text_targets: dict[DeltaPlace, tuple[Callable[..., None], int, UpstreamPart]] = {}
         self._error: ApiError | None = None
         self._has_done_mark = False
+        # The members of server events whose hub events are still to come, by their type and the item's key.
+        self._forms: dict[tuple[type, int | None], dict[str, Raw]] = {}
+        self._last_response: Raw = ABSENT_JSON  # in the terminal event
 
     @property
     def losses(self) -> Losses:
@@ -90,15 +96,27 @@ class EventsToHub:
     def feed(self, frame: sse.Frame) -> list[StreamEvent]:
         """Return the events of one frame. Frames after the end are ignored (STR-7)."""
         try:
-            event = _decode(frame.data)
+            event = _decode_plain(frame.data)
         except DECODE_ERRORS:
-            return self._feed_unusual(frame)
+            return self._feed_with_unknown_members(frame)
         target = self._text_targets.get((event.type, event.item_id, event.output_index, event.content_index))
         if target is not None and event.delta and not event.logprobs:  # the hot path of every stream
             write, key, part = target
             part.pieces.append(event.delta)
             write(key, event.delta, part_key=part.key)
+            if event.obfuscation is not None:
+                self._events[-1] = replace(self._events[-1], obfuscation=event.obfuscation)
             return self._take_events()
+        return self._feed_decoded(event, frame)
+
+    def _feed_with_unknown_members(self, frame: sse.Frame) -> list[StreamEvent]:
+        try:
+            event = _decode(frame.data)
+        except DECODE_ERRORS:
+            return self._feed_unusual(frame)
+        return self._feed_decoded(event, frame)
+
+    def _feed_decoded(self, event: ServerEvent, frame: sse.Frame) -> list[StreamEvent]:
         if event.type not in DELTA_TYPES:
             try:
                 require_valid_json(frame.data)
@@ -160,8 +178,23 @@ class EventsToHub:
             self._flush_surrogates(event.type or "")
         if event.type not in TEXT_KIND_OF_DELTA:
             self._text_targets.clear()
+        self._normalizer.item_of_event = None
         self._dispatch(event.type or "", event, frame)
-        return self._take_events()
+        return self._in_server_form(event, frame)
+
+    def _in_server_form(self, event: ServerEvent, frame: sse.Frame) -> list[StreamEvent]:
+        """Take the new events, in the form of the server's events. A hub event may come later than the server's."""
+        item = self._normalizer.item_of_event
+        kind = HUB_EVENTS.get(event.type or "")
+        place = (kind, item.key if item is not None else None) if kind is not None else None
+        if place is not None:
+            self._forms[place] = _decode_members(frame.data)
+        events = [
+            self._normalizer.in_server_form(each, self._forms, self._last_response) for each in self._take_events()
+        ]
+        if place is not None and kind in DELTA_CLASSES:
+            self._forms.pop(place, None)
+        return events
 
     def _join_surrogates(self, data: bytes) -> bytes:
         """Join a surrogate pair that is split over two deltas. A half without its other half is replaced."""
@@ -220,13 +253,17 @@ class EventsToHub:
     # The response
 
     def _on_created(self, event: ServerEvent) -> None:
-        self._normalizer.on_created(_response_in(event))
+        self._normalizer.on_created(_response_in(event), event.response)
 
-    def _on_queued(self, _event: ServerEvent) -> None:
-        self._normalizer.on_queued()
+    def _on_in_progress(self, event: ServerEvent) -> None:
+        self._normalizer.on_in_progress(_response_in(event), event.response)
+
+    def _on_queued(self, event: ServerEvent) -> None:
+        self._normalizer.on_queued(event.response)
 
     def _end_response(self, status: str, event: ServerEvent) -> None:
         response = _response_in(event)
+        self._last_response = event.response
         # The response in `response.completed` may have another status.
         response_status = response.status if status == "completed" and response.status in END_STATUSES else None
         self._normalizer.on_response_ended(response, response_status or status, self._error)
@@ -360,7 +397,7 @@ def response_to_hub(
         raise UpstreamFault("the answer of the upstream is not a response object", code="upstream_invalid_response")
     normalizer = ResponseNormalizer(request, initial_response, stamps, wire)
     normalizer.on_response_ended(server_response, server_response.status or ResponseStatus.COMPLETED)
-    return normalizer.writer.response, normalizer.losses
+    return normalizer.form.response(normalizer.writer.response, Raw(body)), normalizer.losses
 
 
 def _response_in(event: ServerEvent) -> ServerResponse:
@@ -371,6 +408,14 @@ def _disconnected_error() -> UpstreamFault:
     return UpstreamFault("the upstream's stream ended without a terminal event", code="upstream_disconnected")
 
 
+_decode_members: Final = msgspec.json.Decoder(dict[str, Raw]).decode
+HUB_EVENTS: Final[dict[str, type]] = {name: kind for kind, name in TYPE_OF_EVENT.items()} | {
+    name: kind
+    for name, hub_name in REASONING_TEXT_EVENTS.items()
+    for kind, kind_name in TYPE_OF_EVENT.items()
+    if kind_name == hub_name
+}
+DELTA_CLASSES: Final = frozenset(DeltaEvent.__args__)
 IGNORED_EVENTS: Final = frozenset({"ping", "keepalive"})  # keep-alive events without content
 END_STATUSES: Final = frozenset({"incomplete", "failed", "cancelled"})
 ITEM_KIND_OF_TEXT: Final[dict[TextKind, ItemKind]] = {
@@ -407,7 +452,7 @@ TEXT_KIND_OF_DONE: Final[dict[str, TextKind]] = {
 }
 HANDLERS: Final[dict[str, Callable[[EventsToHub, ServerEvent], None]]] = {
     "response.created": EventsToHub._on_created,
-    "response.in_progress": EventsToHub._on_created,
+    "response.in_progress": EventsToHub._on_in_progress,
     "response.queued": EventsToHub._on_queued,
     "response.completed": EventsToHub._on_completed,
     "response.done": EventsToHub._on_completed,

@@ -14,6 +14,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from antiphon import sse
+from antiphon.dialects.responses.unsealing import unseal_event, unseal_response
 from antiphon.protocol import codec
 from antiphon.protocol.base import Shape
 from antiphon.protocol.events import (
@@ -92,6 +93,7 @@ class EventsFromHub:
         self._delta_heads: dict[tuple[str, int, int | None], bytes] = {}
         make_template = _template_maker(framing)
         self._text_template = make_template(OutputTextDelta, b',"logprobs":[]')
+        self._padded_text_template = make_template(OutputTextDelta, b',"logprobs":[],"obfuscation":%b')
         self._reasoning_template = make_template(
             ReasoningTextDelta if self._style.reasoning == "reasoning_text" else ReasoningDelta, b""
         )
@@ -100,13 +102,13 @@ class EventsFromHub:
     def feed(self, event: StreamEvent) -> bytes:
         """Return the bytes of one event. Empty if the event is not sent to the client."""
         if type(event) is OutputTextDelta:
-            if event.logprobs == [] and event.obfuscation is UNSET and event.extra is UNSET:
+            if event.logprobs == [] and event.extra is UNSET:
                 key = (event.item_id, event.output_index, event.content_index)
-                return self._text_template % (
-                    event.sequence_number,
-                    self._delta_heads.get(key) or self._delta_head(key),
-                    _encode(event.delta),
-                )
+                head = self._delta_heads.get(key) or self._delta_head(key)
+                if event.obfuscation is UNSET:
+                    return self._text_template % (event.sequence_number, head, _encode(event.delta))
+                padding = _encode(event.obfuscation)
+                return self._padded_text_template % (event.sequence_number, head, _encode(event.delta), padding)
         elif type(event) is ReasoningDelta:
             if event.obfuscation is UNSET and event.extra is UNSET:
                 key = (event.item_id, event.output_index, event.content_index)
@@ -144,6 +146,7 @@ class EventsFromHub:
             return b""
         if self._dropped_count and isinstance(event, ResponseEvent):
             event = replace(event, sequence_number=event.sequence_number - self._dropped_count)
+        event = unseal_event(event)
         styled_event = _in_style(event, self._style)
         data = (
             self._response_event(event)
@@ -178,7 +181,7 @@ class EventsFromHub:
 def response_from_hub(response: Response, request: Request) -> tuple[bytes, Losses]:
     """HTTP-2: encode the response."""
     del request  # part of the common signature; unused here
-    return codec.encode(response), Losses()
+    return codec.encode(unseal_response(response)), Losses()
 
 
 def _is_response_event(event: StreamEvent) -> TypeGuard[ResponseEvent]:
@@ -186,7 +189,8 @@ def _is_response_event(event: StreamEvent) -> TypeGuard[ResponseEvent]:
 
 
 def _template_maker(framing: Framing) -> Callable[[type[Event], bytes], bytes]:
-    """Return a function that makes byte templates. Its placeholders are the sequence number, the head and the delta."""
+    """Return a function that makes byte templates. Its placeholders are the sequence number, the head, the delta, and
+    those of the tail."""
 
     def make_template(kind: type[Event], tail: bytes) -> bytes:
         name = str(kind.__struct_config__.tag).encode()
