@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from tests.running import one_upstream, running
 
 from antiphon import __version__
+from antiphon.dialects.dialect import ServerDialectName
 from antiphon.testing import ChatServer, GeminiServer
 
 pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
@@ -27,6 +28,35 @@ def test_show_reports_the_context_size_that_the_upstream_lists() -> None:
     with GeminiServer([]) as server, running(one_upstream(server.base_url, dialect="gemini")) as gateway:
         info = gateway.post({"name": "mock-1"}, "/api/show").json()["model_info"]
     assert info["unknown.context_length"] == 1_048_576
+
+
+@pytest.mark.parametrize(
+    ("dialect", "profile", "model", "capabilities"),
+    [
+        ("chat", "local", "mock-1", ["completion"]),
+        ("chat", None, "mock-1", ["completion", "tools", "vision", "thinking"]),
+        ("responses", "openai", "gpt-4o", ["completion", "tools", "vision"]),
+        ("responses", "openai", "gpt-5", ["completion", "tools", "vision", "thinking"]),
+        ("messages", None, "mock-1", ["completion", "tools", "vision", "thinking"]),
+        ("gemini", "google", "gemini-2.0-flash", ["completion", "tools", "vision"]),
+        ("gemini", "google", "gemini-2.5-flash", ["completion", "tools", "vision", "thinking"]),
+        ("ollama", None, "mock-1", ["completion", "tools", "vision", "thinking"]),
+    ],
+)
+def test_show_claims_only_what_the_profile_accepts(
+    dialect: ServerDialectName, profile: str | None, model: str, capabilities: list[str]
+) -> None:
+    with ChatServer([]) as server:
+        config = one_upstream(server.base_url, dialect=dialect)
+        upstream = replace(config.upstreams[0], models=["*"], profile=profile)
+        with running(replace(config, upstreams=[upstream])) as gateway:
+            assert gateway.post({"model": model}, "/api/show").json()["capabilities"] == capabilities
+
+
+def test_list_of_models_claims_no_capabilities() -> None:
+    with ChatServer([]) as server, running(one_upstream(server.base_url)) as gateway:
+        [model] = gateway.get("/api/tags").json()["models"]
+    assert "capabilities" not in model
 
 
 def test_show_without_a_model_is_refused() -> None:

@@ -371,3 +371,37 @@ def test_profile_error_line_is_right_at_any_position(names: list[str], comments:
     lines += [f'"{wrong}"', "]", "[wire]", 'system = "first"']
     with pytest.raises(ProfileError, match=f"x, line {6 + len(names)}: quirks: unknown quirk '{wrong}'"):
         parse_profile("\n".join(lines), "x")
+
+
+@pytest.mark.parametrize(
+    ("text", "accepts_images"),
+    [
+        ('dialect = "chat"', True),
+        ('dialect = "gemini"', True),
+        ('dialect = "chat"\nquirks = ["images_as_notes"]', False),
+        ('dialect = "responses"\nquirks = ["media_as_notes"]', False),
+        ('dialect = "messages"\n[wire]\nimages = false', False),
+    ],
+)
+def test_profile_accepts_images_unless_a_quirk_or_a_wire_option_replaces_them(text: str, accepts_images: bool) -> None:
+    assert parse_profile(f'about = "x"\n{text}', "x").accepts_images is accepts_images
+
+
+@pytest.mark.parametrize(
+    ("text", "thinking_models"),
+    [
+        ('dialect = "chat"', ["large", "small"]),
+        ('dialect = "chat"\n[wire]\nfields = ["seed"]', []),
+        ('dialect = "responses"\n[wire]\nno_reasoning_models = ["sm*"]', ["large"]),
+        ('dialect = "responses"\n[wire]\nlacks = ["reasoning"]', []),
+        ('dialect = "messages"\n[wire]\nthinking = "none"', []),
+        ('dialect = "messages"\n[[wire.models]]\nnames = ["small"]\nthinking = ["disabled"]', ["large"]),
+        ('dialect = "gemini"\n[wire]\nunthinking_models = ["small"]', ["large"]),
+        ('dialect = "gemini"\n[wire]\nthinking = "none"', []),
+        ('dialect = "ollama"', ["large", "small"]),
+        ('dialect = "ollama"\n[wire]\nthinking = false', []),
+    ],
+)
+def test_wire_options_say_which_models_can_be_asked_for_reasoning(text: str, thinking_models: list[str]) -> None:
+    wire = parse_profile(f'about = "x"\n{text}', "x").wire
+    assert [model for model in ("large", "small") if wire.can_think(model)] == thinking_models

@@ -8,6 +8,7 @@ from msgspec import Struct
 from antiphon import __version__
 from antiphon.dialects import ollama
 from antiphon.errors import MissingField
+from antiphon.gateway.routes import Target
 from antiphon.http.asgi import JSON
 from antiphon.http.exchange import Exchange
 from antiphon.ops.services import Services
@@ -22,16 +23,30 @@ class ShowRequest(Struct, frozen=True):
 
 
 async def show_ollama_model(services: Services, exchange: Exchange) -> None:
-    """Describes one available model, listed or not, with its context size if it is known."""
+    """Describes one available model, listed or not: what its profile accepts, and its context size if it is known."""
     request: ShowRequest = codec.decode_as(await exchange.read_body(services.max_body), ShowRequest)
     name = request.model or request.name
     if not name:
         raise MissingField("model is missing: expected the name of a model", param="model")
-    context_size = await services.models.context_size(services.routes.find(name))
-    await exchange.respond(200, [JSON], msgspec.json.encode(ollama.model_from_hub(name, context_size)))
+    target = services.routes.find(name)
+    context_size = await services.models.context_size(target)
+    body = ollama.model_from_hub(name, _capabilities(target), context_size)
+    await exchange.respond(200, [JSON], msgspec.json.encode(body))
 
 
 async def show_ollama_version(services: Services, exchange: Exchange) -> None:
     """Shows the version of the gateway: some clients ask for one before their first turn."""
     del services
     await exchange.respond(200, [JSON], msgspec.json.encode({"version": __version__}))
+
+
+def _capabilities(target: Target) -> list[str]:
+    """What the model can do, in Ollama's words, as far as its profile and earlier refusals of the upstream say."""
+    plan = target.plan_translation()
+    can_do = {
+        "completion": True,
+        "tools": getattr(plan.wire, "free_tools", True),
+        "vision": plan.profile.accepts_images,
+        "thinking": plan.wire.can_think(plan.model),
+    }
+    return [name for name, is_accepted in can_do.items() if is_accepted]

@@ -16,7 +16,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from antiphon.api.count_tokens import count_body_tokens
 from antiphon.dialects import vscode
 from antiphon.gateway.model_catalog import Model
-from antiphon.gateway.routes import Target, Upstream
+from antiphon.gateway.routes import Target
 from antiphon.gateway.token_estimate import estimate_items, estimate_text
 from antiphon.http.asgi import JSON
 from antiphon.http.exchange import Exchange
@@ -106,15 +106,10 @@ def _render_model(model: Model, target: Target, context_tokens: int | None) -> E
         detail=target.upstream.name,
         max_input_tokens=context_tokens - output_tokens,
         max_output_tokens=output_tokens,
-        capabilities=Capabilities(image_input=_accepts_images(target.upstream)),
+        capabilities=Capabilities(image_input=target.upstream.profile.accepts_images),
     )
-
-
-def _accepts_images(upstream: Upstream) -> bool:
-    return IMAGE_REMOVING_QUIRKS.isdisjoint(quirk.name for quirk in upstream.profile.quirks)
 
 
 DEFAULT_CONTEXT_TOKENS: Final = 128_000  # for a model of unknown context size
 MAX_OUTPUT_TOKENS: Final = 16_384
-IMAGE_REMOVING_QUIRKS: Final = frozenset({"images_as_notes", "media_as_notes"})
 DATED_NAME: Final = re.compile(r"(?P<family>.+)-(?P<date>20\d\d-\d\d-\d\d|20\d{6})")

@@ -54,6 +54,12 @@ class Profile(Struct, frozen=True, kw_only=True):
     pass_headers: tuple[str, ...] = ()
     foreign_reasoning: ForeignReasoning = "drop"
 
+    @property
+    def accepts_images(self) -> bool:
+        """Whether images are sent to the server: no wire option and no quirk replaces them."""
+        names = {quirk.name for quirk in self.quirks}
+        return getattr(self.wire, "images", True) and IMAGE_REMOVING_QUIRKS.isdisjoint(names)
+
     def apply_quirks(self, request: Request) -> tuple[Request, Losses]:
         """Return the request in the form that this server accepts, and the losses. The path of a loss is a path in the
         quirk's input."""
@@ -172,5 +178,6 @@ def _merge_wire(source: TomlSource, values: dict[str, Any], base: Wire) -> Wire:
     return replace(base, **{name: getattr(parsed_options, name) for name in values})
 
 
+IMAGE_REMOVING_QUIRKS: Final = frozenset({"images_as_notes", "media_as_notes"})
 HEADER_NAME: Final = re.compile("[a-z0-9-]+")
 HEADER_VALUE: Final = re.compile("[!-~]([ -~]*[!-~])?")

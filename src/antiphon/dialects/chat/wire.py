@@ -120,6 +120,11 @@ class ChatWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Whether to look up reasoning that the client left out of the history."""
         return self.reasoning_field != "none"
 
+    def can_think(self, model: str) -> bool:
+        """Whether the model can be asked for reasoning."""
+        del model
+        return "reasoning_effort" in self.fields
+
 
 # Shapes of requests to servers: plain structs without unknown fields, which msgspec encodes alone.
 

@@ -107,7 +107,7 @@ def _thinking_config(request: Request, wire: GeminiWire, losses: Losses) -> Thin
     """RSN-4: effort as a budget or a level, depending on the model. Thoughts are requested together with reasoning."""
     reasoning = request.reasoning or ReasoningConfigParam()
     effort, model = reasoning.effort or None, _model(request)
-    if wire.thinking == "none" or model.startswith(wire.unthinking_models):
+    if not wire.can_think(model):
         if effort and effort != "none":
             losses.add("reasoning.effort", f"the effort {effort!r}", "the model does not support reasoning")
         return UNSET

@@ -102,6 +102,10 @@ class GeminiWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         "logprobs",
     )
 
+    def can_think(self, model: str) -> bool:
+        """Whether the model can be asked for reasoning."""
+        return self.thinking != "none" and not model.startswith(self.unthinking_models)
+
 
 # Request shapes for writing: plain structs without unknown fields, so msgspec alone encodes them.
 

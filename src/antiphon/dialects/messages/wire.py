@@ -90,6 +90,10 @@ class MessagesWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     #: Unknown fields of the client's request that are sent on.
     pass_fields: tuple[str, ...] = ()
 
+    def can_think(self, model: str) -> bool:
+        """Whether the model can be asked for reasoning."""
+        return not {"adaptive", "enabled"}.isdisjoint(model_thinking(self, model).thinking)
+
 
 def model_thinking(wire: MessagesWire, model: str) -> ModelThinking:
     """The thinking that a model accepts: from its row in `models`, else the server's default."""

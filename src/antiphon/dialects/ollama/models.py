@@ -7,7 +7,7 @@ from typing import Any, Final
 
 
 def models_from_hub(names: Sequence[str]) -> dict[str, Any]:
-    """The body of `/api/tags`. Size and digest of a model are not known."""
+    """The body of `/api/tags`. Size and digest of a model are not known; `/api/show` has its capabilities."""
     return {
         "models": [
             {
@@ -17,14 +17,13 @@ def models_from_hub(names: Sequence[str]) -> dict[str, Any]:
                 "size": 0,
                 "digest": "",
                 "details": DETAILS,
-                "capabilities": CAPABILITIES,
             }
             for name in names
         ]
     }
 
 
-def model_from_hub(name: str, context_size: int | None = None) -> dict[str, Any]:
+def model_from_hub(name: str, capabilities: Sequence[str], context_size: int | None = None) -> dict[str, Any]:
     """The body of `/api/show`. The name of the field with the context size begins with the architecture."""
     model_info: dict[str, Any] = {"general.architecture": ARCHITECTURE, "general.basename": name}
     if context_size is not None:
@@ -35,15 +34,13 @@ def model_from_hub(name: str, context_size: int | None = None) -> dict[str, Any]
         "template": "",
         "details": DETAILS,
         "model_info": model_info,
-        "capabilities": CAPABILITIES,
+        "capabilities": capabilities,
         "modified_at": UNKNOWN_TIME,
     }
 
 
 ARCHITECTURE: Final = "unknown"
 UNKNOWN_TIME: Final = "1970-01-01T00:00:00Z"
-#: The gateway offers all of them for each model; what a model lacks is reported as a loss or an error.
-CAPABILITIES: Final = ["completion", "tools", "vision", "thinking"]
 DETAILS: Final = {
     "parent_model": "",
     "format": "",

@@ -49,6 +49,11 @@ class OllamaWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Whether to look up reasoning that the client left out of the history."""
         return False
 
+    def can_think(self, model: str) -> bool:
+        """Whether the model can be asked for reasoning."""
+        del model
+        return self.thinking
+
 
 def wire_after_refusal(wire: OllamaWire, model: str, refused: RefusedPart) -> OllamaWire | None:
     """Return the options without thinking after the server refused it; None if the options would not change."""

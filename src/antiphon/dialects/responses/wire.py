@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from antiphon.dialects.common.model_names import WILDCARD
+from antiphon.dialects.common.model_names import WILDCARD, matches_any
 from antiphon.dialects.common.refused_reasoning import RefusedPart
 from antiphon.protocol.request import ReasoningEffort
 
@@ -50,6 +50,10 @@ class ResponsesWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     def wants_reasoning_back(self) -> bool:
         """Whether to look up reasoning that the client left out of the history."""
         return self.sealed_reasoning
+
+    def can_think(self, model: str) -> bool:
+        """Whether the model can be asked for reasoning."""
+        return "reasoning" not in self.lacks and not matches_any(model, self.no_reasoning_models)
 
 
 def wire_after_refusal(wire: ResponsesWire, model: str, refused: RefusedPart) -> ResponsesWire | None:
