@@ -130,7 +130,9 @@ def test_a_setting_that_the_profile_has_is_not_offered() -> None:
         'wire.developer = "system"',
         "quirks: developer_as_system",
     )
-    corrected_profile = parse_profile('about = "a"\ndialect = "chat"\nquirks = ["developer_as_system"]\n', "mended")
+    corrected_profile = parse_profile(
+        'about = "a"\ndialect = "chat"\nquirks = ["developer_as_system"]\n[wire]\ndeveloper = "system"\n', "mended"
+    )
     assert diagnose("chat", body, 400, error_text, corrected_profile)[0].settings == ()
 
 

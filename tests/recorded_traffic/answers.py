@@ -403,6 +403,7 @@ def _read_gemini(whole: dict[str, Any]) -> Answer:
     answer.others += ["citation"] * bool((candidates[0].get("groundingMetadata") or {}).get("groundingChunks"))
     blocked = (whole.get("promptFeedback") or {}).get("blockReason")
     reason = candidates[0].get("finishReason") or blocked
+    reason = FINISH_NUMBERS.get(reason, reason)
     answer.finish = _finish(FINISH_WORDS.get(reason, reason), answer)
     if usage := whole.get("usageMetadata"):
         thoughts = usage.get("thoughtsTokenCount") or 0
@@ -487,6 +488,8 @@ def _finish(word: Any, answer: Answer) -> str:
     return str(word)
 
 
+#: Finish reasons of Gemini servers that send the number of the word.
+FINISH_NUMBERS: Final[dict[Any, str]] = {1: "STOP", 2: "MAX_TOKENS", 3: "SAFETY", 4: "RECITATION", 5: "OTHER"}
 FINISH_WORDS: Final[dict[Any, str]] = {
     "stop": "end",
     "end_turn": "end",

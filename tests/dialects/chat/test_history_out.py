@@ -81,7 +81,7 @@ def test_instructions_are_the_first_message_E4() -> None:
     ]
 
 
-@pytest.mark.parametrize(("option", "role"), [("developer", "developer"), ("system", "system")])
+@pytest.mark.parametrize(("option", "role"), [("developer", "developer"), ("system", "system"), ("kept", "system")])
 def test_developer_role_follows_the_wire_option(option: Any, role: str) -> None:
     messages, losses = sent([message("developer", "rules"), USER], ChatWire(developer=option))
     assert messages[0] == {"role": role, "content": "rules"}

@@ -9,7 +9,8 @@ import pytest
 from msgspec import UNSET, Raw
 from tests.dialects.chat.test_request_out import SETTINGS
 
-from antiphon.dialects.chat import request_to_hub
+from antiphon.dialects.chat import request_from_hub, request_to_hub
+from antiphon.dialects.chat.wire import ChatWire
 from antiphon.errors import InvalidJson, InvalidValue, MissingField
 from antiphon.protocol.request import (
     ENCRYPTED_IF_ANY,
@@ -104,6 +105,14 @@ def test_other_fields_are_passed_through_REQ7() -> None:
     request, losses = taken(**others)
     assert _extra(request) == {f"chat:{name}": value for name, value in others.items()}
     assert not losses
+
+
+@pytest.mark.parametrize(("option", "role"), [("kept", "developer"), ("system", "system")])
+def test_developer_role_of_a_chat_client_stays_unless_the_profile_changes_it(option: Any, role: str) -> None:
+    body = {"messages": [{"role": "developer", "content": "rules"}, {"role": "user", "content": "hi"}]}
+    request, _ = request_to_hub(json.dumps(body).encode())
+    sent, losses = request_from_hub(request, ChatWire(developer=option))
+    assert (json.loads(sent)["messages"][0], list(losses)) == ({"role": role, "content": "rules"}, [])
 
 
 def test_number_of_choices_is_kept_if_there_are_several() -> None:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from antiphon.dialects.chat.reasoning import reasoning_to_hub
 from antiphon.dialects.chat.wire import (
+    DEVELOPER_FIELD,
     FilePartIn,
     FunctionCallIn,
     ImagePartIn,
@@ -65,6 +66,11 @@ def history_to_hub(messages: list[MessageIn], losses: Losses) -> InstructionsAnd
         else:
             instructions.append(items.instruction_text(message, texts, index))
     return InstructionsAndItems("\n\n".join(instructions) if instructions else UNSET, items.items)
+
+
+def _message(role: MessageRole, parts: list[ContentParam]) -> MessageParam:
+    extra = {DEVELOPER_FIELD: Raw(b"true")} if role == "developer" else UNSET
+    return MessageParam(role=role, content=parts, extra=extra)
 
 
 def _system_texts(message: MessageIn) -> list[TextIn] | None:
@@ -146,12 +152,12 @@ class _ItemCollector:
                 parts.append(self._part_to_hub(part, role, part_path))
                 continue
             if parts:
-                self.items.append(MessageParam(role=role, content=parts))
+                self.items.append(_message(role, parts))
                 parts = []
             report_unknown_fields(part, part_path, self._losses)
             self.items.append(call_from_block(part) if isinstance(part, ToolUse) else output_from_block(part))
         if parts or not content:
-            self.items.append(MessageParam(role=role, content=parts))
+            self.items.append(_message(role, parts))
 
     def _add_output(self, call_id: str, message: MessageIn, path: str) -> None:
         output: str | list[ToolOutputContentParam]

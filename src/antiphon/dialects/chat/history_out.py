@@ -13,7 +13,15 @@ from msgspec import UNSET, UnsetType
 
 from antiphon.dialects.chat.content_out import ContentFromHub, text_or_parts
 from antiphon.dialects.chat.reasoning import client_details, own_envelope
-from antiphon.dialects.chat.wire import ChatWire, CustomOut, FunctionOut, MessageOut, PartOut, ToolCallOut
+from antiphon.dialects.chat.wire import (
+    DEVELOPER_FIELD,
+    ChatWire,
+    CustomOut,
+    FunctionOut,
+    MessageOut,
+    PartOut,
+    ToolCallOut,
+)
 from antiphon.dialects.common import freeform_tools
 from antiphon.dialects.common.history import (
     AnsweredCall,
@@ -127,14 +135,20 @@ class _MessageWriter:
         if not text:
             return
         if self._wire.system == "anywhere":
-            role: Literal["system", "developer"] = "system" if message.role == "system" else self._wire.developer
-            self._messages.append(MessageOut(role=role, content=text))
+            self._messages.append(MessageOut(role=self._system_role(message), content=text))
             return
         if self._messages:
             self._losses.add(
                 turn.path, "the position of a system message", "it is moved to the start, the only allowed position"
             )
         self._system_texts.append(text)
+
+    def _system_role(self, message: MessageParam) -> Literal["system", "developer"]:
+        if message.role == "system":
+            return "system"
+        if self._wire.developer == "kept":
+            return "developer" if DEVELOPER_FIELD in (message.extra or {}) else "system"
+        return self._wire.developer
 
     def add_assistant(self, turn: AssistantTurn, *, wants_reasoning: bool) -> None:
         text, refusal = self._text_and_refusal(turn.messages)

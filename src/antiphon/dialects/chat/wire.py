@@ -49,6 +49,8 @@ from antiphon.protocol.tools import (
 PREFIX: Final = "chat:"
 #: In the `extra` of a hub request: the stream options of a Chat client, except obfuscation.
 STREAM_OPTIONS: Final = "chat:stream_options"
+#: In the `extra` of a message: true if a Chat client sent it with the role `developer`.
+DEVELOPER_FIELD: Final = "chat:developer"
 #: In the `extra` of a reasoning item: the reasoning details that a Chat client sent, if they contain only text.
 REASONING_DETAILS: Final = "chat:reasoning_details"
 
@@ -61,8 +63,9 @@ class ChatWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_tokens: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     #: Whether the server counts the tokens of a request at `/chat/completions/input_tokens`.
     counts_tokens: bool = False
-    #: The role of `developer` messages. Servers without this role get `system`.
-    developer: Literal["developer", "system"] = "system"
+    #: The role of `developer` messages. With "kept", those of chat clients stay, because these clients know their
+    #: server, and those of other clients become `system`, which every server has.
+    developer: Literal["developer", "system", "kept"] = "kept"
     #: Where system messages are allowed: anywhere, or only as one first message.
     system: Literal["anywhere", "first"] = "anywhere"
     #: The content of a user message with only text: one string, or a list of parts.

@@ -39,7 +39,7 @@ def is_handled_by_gateway(name: str, raw: Raw, request: Request) -> bool:
 EMPTY_VALUES: Final = (b"null", b"[]", b"{}", b'""')
 #: Fields that repeat another field in the form of one dialect: the object of a tool output, the parts of reasoning.
 REDUNDANT_FIELDS: Final = frozenset(
-    {"gemini:response", "gemini:resultParts", "gemini:thought", "chat:reasoning_details"}
+    {"chat:developer", "gemini:response", "gemini:resultParts", "gemini:thought", "chat:reasoning_details"}
 )
 #: Fields of one dialect, with the members that the gateway handles.
 HANDLED_FIELDS: Final = {
