@@ -36,7 +36,11 @@ def check(
     `own_tools` are types of tools that the server provides; `plain_models` are models that do not reason.
     """
     check_settings(body, SETTINGS, report)
-    _check_combinations(body, report)
+    _check_stream_options(body, report)
+    _check_include(body.get("include"), report)
+    reasoning = body.get("reasoning")
+    if isinstance(reasoning, dict):
+        check_settings(reasoning, REASONING, report, "reasoning.")
     _check_encrypted_reasoning(body, plain_models, report)
     check_user(body, report)
     check_metadata(body, report)
@@ -56,21 +60,20 @@ def prompt_texts(body: dict[str, Any]) -> list[str]:
     return texts + [text for item in items for text in texts_in(item.get("content")) + texts_in(item.get("output"))]
 
 
-def _check_combinations(body: dict[str, Any], report: Report) -> None:
+def _check_stream_options(body: dict[str, Any], report: Report) -> None:
     # "stream_options is only allowed when stream is enabled".
     if body.get("stream_options") is not None and not body.get("stream"):
         problem = "`stream_options` needs `stream`, which is not true"
         report.add("combination", "stream_options", "stream_options is only allowed with stream", problem)
+
+
+def _check_include(include: Any, report: Report) -> None:
     # `include` is a list of known words; servers have more of them than all servers know.
-    include = body.get("include")
     for index, word in enumerate(report.walk(include if isinstance(include, list) else ())):
         if word not in INCLUDES:
             message = f"{word!r} is not one of {', '.join(INCLUDES)}"
             problem = f"{as_json(word)} is no value that every server knows: {', '.join(INCLUDES)}"
             report.add("value", f"include[{index}]", message, problem, is_certain=not isinstance(word, str))
-    reasoning = body.get("reasoning")
-    if isinstance(reasoning, dict):
-        check_settings(reasoning, REASONING, report, "reasoning.")
 
 
 def _check_encrypted_reasoning(body: dict[str, Any], plain_models: Collection[str], report: Report) -> None:
