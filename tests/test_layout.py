@@ -21,9 +21,6 @@ TESTED_BY = {
         "api/routes.py",
     ],
     "api/test_turn_endpoints.py": ["profiles/client_headers.py"],
-    "api/test_responses_http.py": [
-        "gateway/run_turn.py",
-    ],
     "api/test_state.py": ["api/stored_responses.py", "api/item_pages.py", "http/query_parameters.py"],
     "check/test_cases.py": ["check/case.py", "check/cases/*.py", "check/catalogue.py", "check/prompts.py"],
     "check/test_session.py": ["check/exchange.py", "check/findings.py", "check/run.py"],

@@ -68,6 +68,20 @@ def test_default_profile_belongs_to_its_dialect(name: ServerDialectName) -> None
     assert (profile.dialect, type(profile.wire)) == (name, SERVER_DIALECTS[name].wire_type)
 
 
+@pytest.mark.parametrize("name", sorted({*CLIENT_DIALECTS, *SERVER_DIALECTS}))
+def test_every_dialect_folder_has_the_same_plan(name: str) -> None:
+    """`wire` and `errors`; a module for requests and one for answers in each direction that the dialect has."""
+    required = {"wire", "errors"}
+    if name in CLIENT_DIALECTS:
+        required |= {"request_in", "stream_out"}
+    if name in SERVER_DIALECTS:
+        required |= {"request_out", "stream_in"}
+    modules = {path.stem for path in (SOURCE / "dialects" / name).glob("*.py")} - {"__init__"}
+    assert required <= modules
+    one_way = {"request_in", "request_out", "stream_in", "stream_out"} - required
+    assert not modules & one_way, "the dialect has no such direction"
+
+
 def test_no_module_outside_dialects_compares_names_of_dialects() -> None:
     compared = [
         f"{path.relative_to(SOURCE)}:{line}"

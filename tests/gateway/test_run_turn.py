@@ -1,0 +1,67 @@
+"""`gateway/run_turn`: every kind of turn takes the same steps in the same order."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.running import Running, one_upstream, running, until
+from tests.websocket_client import open_websocket
+
+import antiphon.gateway
+from antiphon.config import StoreConfig
+from antiphon.testing import ChatServer
+
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
+
+GATEWAY = str(Path(antiphon.gateway.__file__).parent)
+#: route → resolve history → plan → prepare → run → record
+STEPS = ["_route", "_resolve_history", "_plan_context", "prepare_request", "run_turn", "record_turn"]
+BODY = {"model": "m", "input": "Hi."}
+
+
+def stream_over_http(gateway: Running) -> None:
+    assert b"response.completed" in gateway.post({**BODY, "stream": True}).content
+
+
+def run_over_websocket(gateway: Running) -> None:
+    with open_websocket(gateway.port, "/v1/responses") as client:
+        client.send({"type": "response.create", **BODY})
+        until(lambda: client.receive_json()["type"] == "response.completed")
+
+
+def run_in_background(gateway: Running) -> None:
+    id = gateway.post({**BODY, "background": True}).json()["id"]
+    until(lambda: gateway.get(f"/v1/responses/{id}").json()["status"] == "completed")
+
+
+@pytest.mark.parametrize("run", [stream_over_http, run_over_websocket, run_in_background])
+def test_turn_takes_all_steps_in_order(run: Callable[[Running], None], tmp_path: Path) -> None:
+    with ChatServer() as server, recorded_steps() as steps:
+        config = replace(one_upstream(server.base_url), store=StoreConfig(url=f"sqlite:///{tmp_path}/a.db"))
+        with running(config) as gateway:
+            run(gateway)
+    assert [*dict.fromkeys(steps)] == STEPS
+
+
+@contextmanager
+def recorded_steps() -> Iterator[list[str]]:
+    """The names of the steps in the order of their calls, in all threads that are started inside the block."""
+    steps: list[str] = []
+
+    def record(frame: FrameType, event: str, _: Any) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_name in STEPS and code.co_filename.startswith(GATEWAY):
+            steps.append(code.co_name)
+
+    threading.setprofile(record)
+    try:
+        yield steps
+    finally:
+        threading.setprofile(None)
