@@ -14,7 +14,7 @@ import pytest
 from google import genai
 from google.genai import errors, types
 from hypothesis import HealthCheck, given, settings
-from tests.dialects.gemini.client_stream import REQUEST, USAGE, RecordingWriter, stream_to_client
+from tests.dialects.gemini.client_stream import REQUEST, USAGE, GeminiWriter, stream_to_client
 from tests.dialects.gemini.test_stream_out import calls_of, squeezed, thoughts_of, words_of
 from tests.generate.events import lives
 
@@ -145,7 +145,7 @@ def test_genai_sdk_reads_every_plain_answer(served: Served, client: Any, events:
 
 def test_genai_sdk_reads_the_usage() -> None:
     """REQ-4: checked by the SDK's own reader, without a server."""
-    life = RecordingWriter()
+    life = GeminiWriter()
     life.add_text("t", "hi")
     life.complete(USAGE)
     body, _ = response_from_hub(fold_events(life.collector.events), REQUEST)
@@ -176,7 +176,7 @@ def test_genai_sdk_raises_errors_with_their_message(
 
 def test_genai_sdk_ignores_blank_lines_but_fails_on_comments(served: Served, client: Any) -> None:
     """HTTP-7: this SDK reads every line that is no data as a piece of JSON."""
-    life = RecordingWriter()
+    life = GeminiWriter()
     life.add_text("t", "hi")
     life.complete()
     data = life.client_stream().data
@@ -189,7 +189,7 @@ def test_genai_sdk_ignores_blank_lines_but_fails_on_comments(served: Served, cli
 
 def test_genai_sdk_chat_sends_the_whole_history_back(served: Served, client: Any) -> None:
     """RSN-2: reasoning, its seal, text and calls come back as the hub encoded them, from the pieces of a stream."""
-    life = RecordingWriter()
+    life = GeminiWriter()
     life.add_reasoning("r", "hm")
     life.set_encrypted_content("r", "seal ä")
     life.close_item("r")
@@ -240,7 +240,7 @@ def test_genai_sdk_settings_are_all_decoded(served: Served, client: Any) -> None
     )
     look = types.FunctionDeclaration(name="look", description="Looks at a place.", parameters=schema)
     image = types.Part.from_bytes(data=b"\xff\xfe", mime_type="image/png")
-    life = RecordingWriter()
+    life = GeminiWriter()
     life.add_text("t", "{}")
     life.complete()
     served.answers.append((200, "application/json", response_from_hub(fold_events(life.collector.events), REQUEST)[0]))

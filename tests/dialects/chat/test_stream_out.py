@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 from tests.dialects.chat.reading import frames_of
+from tests.dialects.recording_writer import RecordingWriter
 from tests.generate.events import CALLED_TOOLS, counting_stamps, lives
 
 from antiphon import sse
@@ -29,7 +30,6 @@ from antiphon.protocol.content import (
     UnknownContent,
     UrlCitation,
 )
-from antiphon.protocol.emitters import EventCollector
 from antiphon.protocol.errors import Error
 from antiphon.protocol.events import (
     ContentPartAdded,
@@ -49,7 +49,6 @@ from antiphon.protocol.items import CustomToolCall, FunctionCall, Message, Reaso
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Usage, make_initial_response
 from antiphon.protocol.status import ItemStatus
-from antiphon.protocol.writer import ResponseWriter
 
 # Offers the tools that the generated responses call.
 REQUEST = Request(
@@ -88,15 +87,11 @@ def write_stream(events: Sequence[StreamEvent], request: Request = REQUEST) -> C
     return ClientStream(frames_of(data), from_hub)
 
 
-class Life(ResponseWriter):
-    """A writer that collects its events."""
+class ChatWriter(RecordingWriter[ClientStream]):
+    """A writer whose stream is that of a Chat client."""
 
-    def __init__(self, request: Request = REQUEST) -> None:
-        self.collector = EventCollector()
-        super().__init__(make_initial_response(request, id="resp_1", created_at=7), self.collector, counting_stamps())
-
-    def stream(self, request: Request = REQUEST) -> ClientStream:
-        return write_stream(self.collector.events, request)
+    default_request = REQUEST
+    encode_stream = staticmethod(write_stream)
 
 
 # Laws
@@ -219,11 +214,11 @@ def calls_of(events: list[StreamEvent], has_failed: bool) -> list[tuple[str, str
 
 
 def test_text_is_sent_in_pieces_between_role_and_finish_reason() -> None:
-    life = Life()
+    life = ChatWriter()
     life.add_text(1, "Hello")
     life.add_text(1, " “you”\n")
     life.complete()
-    stream = life.stream()
+    stream = life.client_stream()
     assert stream.deltas == [{"role": "assistant", "content": ""}, {"content": "Hello"}, {"content": " “you”\n"}, {}]
     assert [chunk["choices"][0]["finish_reason"] for chunk in stream.chunks] == [None, None, None, "stop"]
     assert stream.chunks[1] == {
@@ -237,14 +232,14 @@ def test_text_is_sent_in_pieces_between_role_and_finish_reason() -> None:
 
 def test_interleaved_calls_are_numbered_and_sent_one_by_one() -> None:
     """STR-9, API-6: the official SDK reads the arguments of a call as soon as another starts."""
-    life = Life()
+    life = ChatWriter()
     life.open_call("a", name="look", call_id="c_a")
     life.open_call("b", name="look", call_id="c_b", namespace="files")
     life.add_arguments("b", '{"x"')
     life.add_arguments("a", "{}")
     life.add_arguments("b", ":1}")
     life.complete()
-    stream = life.stream()
+    stream = life.client_stream()
     assert [delta["tool_calls"] for delta in stream.deltas if "tool_calls" in delta] == [
         [{"index": 0, "id": "c_a", "type": "function", "function": {"name": "look", "arguments": ""}}],
         [{"index": 0, "function": {"arguments": "{}"}}],
@@ -255,8 +250,8 @@ def test_interleaved_calls_are_numbered_and_sent_one_by_one() -> None:
     assert stream.chunks[-1]["choices"][0]["finish_reason"] == "tool_calls"
 
 
-def custom_life() -> Life:
-    life = Life()
+def custom_life() -> ChatWriter:
+    life = ChatWriter()
     life.open_custom_call("a", name="patch", call_id="c_a")
     life.add_custom_input("a", '*** "Begin')
     life.add_custom_input("a", "\n")
@@ -265,7 +260,7 @@ def custom_life() -> Life:
 
 
 def test_custom_call_is_sent_as_custom_if_offered() -> None:
-    assert [delta["tool_calls"] for delta in custom_life().stream().deltas if "tool_calls" in delta] == [
+    assert [delta["tool_calls"] for delta in custom_life().client_stream().deltas if "tool_calls" in delta] == [
         [{"index": 0, "id": "c_a", "type": "custom", "custom": {"name": "patch", "input": ""}}],
         [{"index": 0, "custom": {"input": '*** "Begin'}}],
         [{"index": 0, "custom": {"input": "\n"}}],
@@ -273,18 +268,18 @@ def test_custom_call_is_sent_as_custom_if_offered() -> None:
 
 
 def test_custom_call_is_sent_as_a_function_otherwise() -> None:
-    stream = custom_life().stream(Request(model="m"))
+    stream = custom_life().client_stream(Request(model="m"))
     pieces = [delta["tool_calls"][0] for delta in stream.deltas if "tool_calls" in delta]
     assert (pieces[0]["type"], pieces[0]["function"]["name"]) == ("function", "patch")
     assert json.loads("".join(piece["function"]["arguments"] for piece in pieces)) == {"input": '*** "Begin\n'}
 
 
 def test_truncated_custom_call_is_truncated_json() -> None:
-    life = Life()
+    life = ChatWriter()
     life.open_custom_call("a", name="patch", call_id="c_a")
     life.add_custom_input("a", "half")
     life.end_incomplete("max_output_tokens")
-    stream = life.stream(Request(model="m"))
+    stream = life.client_stream(Request(model="m"))
     pieces = [delta["tool_calls"][0] for delta in stream.deltas if "tool_calls" in delta]
     assert "".join(piece["function"]["arguments"] for piece in pieces) == '{"input":"half'
     assert stream.chunks[-1]["choices"][0]["finish_reason"] == "length"
@@ -292,7 +287,7 @@ def test_truncated_custom_call_is_truncated_json() -> None:
 
 def test_reasoning_is_sent_beside_the_text_and_summaries_as_paragraphs() -> None:
     """E-3, RSN-1."""
-    life = Life()
+    life = ChatWriter()
     life.add_summary("r", "one", part_key=0)
     life.add_summary("r", " more", part_key=0)
     life.add_summary("r", "two", part_key=1)
@@ -302,7 +297,7 @@ def test_reasoning_is_sent_beside_the_text_and_summaries_as_paragraphs() -> None
     life.set_encrypted_content("s", "sealed")
     life.add_text("m", "answer")
     life.complete()
-    stream = life.stream()
+    stream = life.client_stream()
     pieces = [delta["reasoning_content"] for delta in stream.deltas if "reasoning_content" in delta]
     assert pieces == ["one", " more", "\n\ntwo", "\n\nthree", "four"]
     assert [delta["reasoning_details"] for delta in stream.deltas if "reasoning_details" in delta] == [
@@ -313,13 +308,13 @@ def test_reasoning_is_sent_beside_the_text_and_summaries_as_paragraphs() -> None
 
 def test_refusals_and_citations_are_sent() -> None:
     """STR-11."""
-    life = Life()
+    life = ChatWriter()
     life.add_text(1, "see")
     life.add_annotation(1, UrlCitation(start_index=0, end_index=3, url="u", title="t"))
     life.add_annotation(1, UnknownAnnotation(kind="file_citation", raw=Raw(b'{"type":"file_citation","file_id":"f"}')))
     life.add_refusal(1, "no")
     life.complete()
-    deltas = life.stream().deltas
+    deltas = life.client_stream().deltas
     assert deltas[2] == {"refusal": "no"}
     assert deltas[3] == {
         "annotations": [
@@ -332,10 +327,10 @@ def test_refusals_and_citations_are_sent() -> None:
 
 def test_log_probabilities_are_sent_with_their_delta() -> None:
     """STR-12."""
-    life = Life()
+    life = ChatWriter()
     life.add_text(1, "a", logprobs=[LogProb(token="a", logprob=-0.5, bytes=[97], top_logprobs=[])])
     life.complete()
-    assert life.stream().chunks[1]["choices"][0]["logprobs"] == {
+    assert life.client_stream().chunks[1]["choices"][0]["logprobs"] == {
         "content": [{"token": "a", "logprob": -0.5, "bytes": [97], "top_logprobs": []}],
         "refusal": None,
     }
@@ -353,9 +348,9 @@ def test_log_probabilities_are_sent_with_their_delta() -> None:
 )
 def test_finish_reason_names_the_cause_of_an_early_end(reason: str, wanted: str, loss_paths: list[str]) -> None:
     """REQ-3."""
-    life = Life()
+    life = ChatWriter()
     life.end_incomplete(reason)
-    stream = life.stream()
+    stream = life.client_stream()
     assert stream.chunks[-1]["choices"][0]["finish_reason"] == wanted
     assert stream.loss_paths == loss_paths
 
@@ -367,10 +362,10 @@ def test_finish_reason_names_the_cause_of_an_early_end(reason: str, wanted: str,
 def test_usage_is_the_last_chunk_if_requested(options: bytes, is_requested: bool) -> None:
     """REQ-4."""
     request = Request(model="m", extra={"chat:stream_options": Raw(options)})
-    life = Life()
+    life = ChatWriter()
     life.update_response(service_tier="flex")
     life.complete(USAGE)
-    last = life.stream(request).chunks[-1]
+    last = life.client_stream(request).chunks[-1]
     assert (last["choices"] == []) == is_requested
     if is_requested:
         assert last["usage"] == {
@@ -385,22 +380,22 @@ def test_usage_is_the_last_chunk_if_requested(options: bytes, is_requested: bool
 
 
 def test_missing_usage_is_not_invented() -> None:
-    life = Life()
+    life = ChatWriter()
     life.complete()
     assert (
-        life.stream(Request(model="m", extra={"chat:stream_options": Raw(b'{"include_usage":true}')})).chunks[-1][
-            "choices"
-        ]
+        life.client_stream(Request(model="m", extra={"chat:stream_options": Raw(b'{"include_usage":true}')})).chunks[
+            -1
+        ]["choices"]
         != []
     )
 
 
 def test_failure_is_an_error_object_before_the_end() -> None:
     """STR-8."""
-    life = Life()
+    life = ChatWriter()
     life.add_text(1, "half")
     life.fail(UpstreamFault("busy", code="rate_limit_exceeded", type="too_many_requests", status=429))
-    stream = life.stream()
+    stream = life.client_stream()
     assert stream.chunks[-1] == {
         "error": {"message": "busy", "type": "rate_limit_error", "param": None, "code": "rate_limit_exceeded"}
     }
@@ -409,7 +404,7 @@ def test_failure_is_an_error_object_before_the_end() -> None:
 
 
 def test_failure_without_an_error_event_is_sent() -> None:
-    life = Life()
+    life = ChatWriter()
     life.fail(UpstreamFault("gone", code="upstream_disconnected"))
     events = [event for event in life.collector.events if not isinstance(event, ErrorEvent)]
     assert write_stream(events).chunks[-1]["error"]["code"] == "upstream_disconnected"
@@ -419,7 +414,7 @@ def test_failure_without_an_error_event_is_sent() -> None:
 
 
 def test_truncated_stream_ends_once_with_an_error() -> None:
-    life = Life()
+    life = ChatWriter()
     life.add_text(1, "half")
     from_hub = EventsFromHub(REQUEST)
     for event in life.collector.events:
@@ -433,7 +428,7 @@ def test_truncated_stream_ends_once_with_an_error() -> None:
 def test_items_without_deltas_are_sent_at_their_end() -> None:
     done = ItemStatus.COMPLETED
     chart = UnknownContent(kind="acme:chart", raw=Raw(b'{"type":"acme:chart"}'))
-    life = Life()
+    life = ChatWriter()
     life.add_whole_item(
         "m",
         Message(
@@ -449,7 +444,7 @@ def test_items_without_deltas_are_sent_at_their_end() -> None:
     )
     life.add_whole_item("n", Reasoning(id="n", summary=[]))
     life.complete()
-    stream = life.stream()
+    stream = life.client_stream()
     assert stream.deltas[1:-1] == [
         {"content": "ab", "refusal": "no"},
         {"tool_calls": [{"index": 0, "id": "c", "type": "function", "function": {"name": "look", "arguments": ""}}]},
@@ -463,14 +458,14 @@ def test_extension_events_phases_and_unknown_fields_are_losses() -> None:
     """F-4, ITEM-5, ITEM-7."""
     cited = UrlCitation(start_index=0, end_index=1, url="u", title="t")
     text = OutputText(text="a", annotations=[cited], extra={"acme": Raw(b"1")})
-    life = Life()
+    life = ChatWriter()
     life.emit_extension_event("acme:progress", {"percent": 50})
     life.add_whole_item(
         "m", Message(id="m", status=ItemStatus.COMPLETED, role="assistant", content=[text], phase="commentary")
     )
     life.update_response(extra={"acme": Raw(b'"x"')})
     life.complete()
-    stream = life.stream()
+    stream = life.client_stream()
     assert stream.deltas[1] == {"content": "a"}
     assert len(stream.deltas[2]["annotations"]) == 1
     assert stream.loss_paths == ["events", "output[0].phase", "output[0].content.acme", "response.acme"]
@@ -478,7 +473,7 @@ def test_extension_events_phases_and_unknown_fields_are_losses() -> None:
 
 @given(st.text(max_size=5))
 def test_delta_is_valid_json_for_any_text(text: str) -> None:
-    life = Life()
+    life = ChatWriter()
     life.add_text(1, "x" + text)
     life.complete()
-    assert life.stream().deltas[1] == {"content": "x" + text}
+    assert life.client_stream().deltas[1] == {"content": "x" + text}

@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tests.dialects.gemini.reading import frames_of
-from tests.generate.events import CALLED_TOOLS, counting_stamps
+from tests.dialects.recording_writer import RecordingWriter
+from tests.generate.events import CALLED_TOOLS
 
 from antiphon.dialects.gemini import EventsFromHub
-from antiphon.protocol.emitters import EventCollector
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.request import ReasoningConfigParam, Request
-from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Usage, make_initial_response
-from antiphon.protocol.writer import ResponseWriter
+from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Usage
 
 # Offers the tools that the generated responses call, and asks for thoughts.
 REQUEST = Request(
@@ -58,21 +57,17 @@ class ClientStream(NamedTuple):
         return [loss.path for loss in self.from_hub.losses]
 
 
-class RecordingWriter(ResponseWriter):
-    """A writer that collects its events."""
-
-    def __init__(self, request: Request = REQUEST) -> None:
-        self.collector = EventCollector()
-        super().__init__(make_initial_response(request, id="resp_1", created_at=7), self.collector, counting_stamps())
-
-    def client_stream(self, request: Request = REQUEST) -> ClientStream:
-        return stream_to_client(self.collector.events, request)
-
-
 def stream_to_client(events: Sequence[StreamEvent], request: Request = REQUEST) -> ClientStream:
     from_hub = EventsFromHub(request)
     data = b"".join(map(from_hub.feed, events)) + from_hub.finish()
     return ClientStream(data, from_hub)
+
+
+class GeminiWriter(RecordingWriter[ClientStream]):
+    """A writer whose stream is that of a Gemini client."""
+
+    default_request = REQUEST
+    encode_stream = staticmethod(stream_to_client)
 
 
 def signed(text: str) -> str:

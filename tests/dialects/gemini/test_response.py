@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from hypothesis import assume, given, settings
 from msgspec import Raw
-from tests.dialects.gemini.client_stream import HEAD, REQUEST, USAGE, RecordingWriter, signed, stream_to_client
+from tests.dialects.gemini.client_stream import HEAD, REQUEST, USAGE, GeminiWriter, signed, stream_to_client
 from tests.dialects.gemini.reading import frames_of
 from tests.generate.events import counting_stamps, responses
 
@@ -21,7 +21,7 @@ from antiphon.protocol.items import Message, Reasoning, UnknownItem
 from antiphon.protocol.response import Response, make_initial_response
 
 
-def candidate_of(life: RecordingWriter) -> Any:
+def candidate_of(life: GeminiWriter) -> Any:
     body, _ = response_from_hub(fold_events(life.collector.events), REQUEST)
     return json.loads(body)["candidates"][0]
 
@@ -62,7 +62,7 @@ def has_seal_between_texts(response: Response) -> bool:
 
 
 def test_pieces_of_one_text_are_joined_and_other_parts_stay_separate() -> None:
-    life = RecordingWriter()
+    life = GeminiWriter()
     life.add_reasoning("r", "h")
     life.add_reasoning("r", "m")
     life.set_encrypted_content("r", "seal")
@@ -105,7 +105,7 @@ def test_pieces_of_one_text_are_joined_and_other_parts_stay_separate() -> None:
 
 def test_thought_after_a_signed_thought_is_a_new_part() -> None:
     """RSN-2: a signature closes its thought."""
-    life = RecordingWriter()
+    life = GeminiWriter()
     for number in (1, 2):
         life.set_encrypted_content(number, f"seal {number}")
         life.close_item(number)
@@ -119,13 +119,13 @@ def test_thought_after_a_signed_thought_is_a_new_part() -> None:
 
 
 def test_empty_answer_has_an_empty_part() -> None:
-    life = RecordingWriter()
+    life = GeminiWriter()
     life.complete()
     assert candidate_of(life)["content"]["parts"] == [{"text": ""}]
 
 
 def test_trailing_signature_keeps_its_part() -> None:
-    life = RecordingWriter()
+    life = GeminiWriter()
     life.add_text("t", "Done")
     life.close_item("t")
     life.set_encrypted_content("r", "seal")
@@ -138,7 +138,7 @@ def test_trailing_signature_keeps_its_part() -> None:
 
 def test_native_parts_keep_their_place_between_texts() -> None:
     own = UnknownItem(kind="gemini:toolCall", raw=Raw(b'{"type":"gemini:toolCall","toolCall":{"id":"1"}}'))
-    life = RecordingWriter()
+    life = GeminiWriter()
     life.add_text("a", "x")
     life.close_item("a")
     life.add_whole_item("b", own)
@@ -149,7 +149,7 @@ def test_native_parts_keep_their_place_between_texts() -> None:
 
 def test_log_probabilities_are_joined() -> None:
     """STR-12."""
-    life = RecordingWriter()
+    life = GeminiWriter()
     for token in ("a", "b"):
         life.add_text("t", token, logprobs=[LogProb(token=token, logprob=-1, bytes=[], top_logprobs=[])])
     life.complete()
@@ -159,7 +159,7 @@ def test_log_probabilities_are_joined() -> None:
 
 
 def test_failed_response_raises_its_error() -> None:
-    life = RecordingWriter()
+    life = GeminiWriter()
     life.fail(UpstreamFault("slow", code="upstream_timeout"))
     with pytest.raises(ApiError, match="slow") as caught:
         response_from_hub(fold_events(life.collector.events), REQUEST)
@@ -167,7 +167,7 @@ def test_failed_response_raises_its_error() -> None:
 
 
 def test_unfinished_response_is_refused() -> None:
-    life = RecordingWriter()
+    life = GeminiWriter()
     life.start()
     with pytest.raises(ApiError, match="in_progress"):
         response_from_hub(fold_events(life.collector.events), REQUEST)

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from msgspec import Raw
-from tests.dialects.gemini.client_stream import HEAD, REQUEST, USAGE, RecordingWriter, signed, stream_to_client
+from tests.dialects.gemini.client_stream import HEAD, REQUEST, USAGE, GeminiWriter, signed, stream_to_client
 from tests.dialects.gemini.reading import frames_of
 from tests.generate.events import counting_stamps, lives
 
@@ -195,7 +195,7 @@ def object_of(text: str) -> dict[str, Any] | None:
 
 def test_text_is_sent_in_pieces_and_the_end_has_reason_and_usage() -> None:
     """REQ-4: cached tokens inside the prompt's, thoughts apart from the candidate's."""
-    life = RecordingWriter()
+    life = GeminiWriter()
     life.add_text(1, "Hello")
     life.add_text(1, "")
     life.add_text(1, " “you”\n")
@@ -220,7 +220,7 @@ def test_text_is_sent_in_pieces_and_the_end_has_reason_and_usage() -> None:
 def test_calls_are_sent_whole_with_ids_and_arguments() -> None:
     """STR-9: two calls of one name stay separate, also with interleaved pieces; a call and a text in one answer both
     arrive."""
-    life = RecordingWriter()
+    life = GeminiWriter()
     life.add_text("t", "Let me see.")
     life.open_call("a", name="look", call_id="c_a")
     life.open_call("b", name="look", call_id="c_b")
@@ -239,7 +239,7 @@ def test_calls_are_sent_whole_with_ids_and_arguments() -> None:
 
 
 def test_call_without_arguments_has_an_empty_object() -> None:
-    life = RecordingWriter()
+    life = GeminiWriter()
     life.open_call("a", name="look", call_id="c_a")
     life.complete()
     assert life.client_stream().parts[0] == {"functionCall": {"id": "c_a", "name": "look", "args": {}}}
@@ -248,7 +248,7 @@ def test_call_without_arguments_has_an_empty_object() -> None:
 def test_tool_keeps_its_client_name_and_namespaces_are_flattened() -> None:
     """Names with dots and colons are valid in this API, though not on every upstream."""
     request = Request(model="m", tools=[FunctionToolParam(name="files.read:v2")])
-    life = RecordingWriter(request)
+    life = GeminiWriter(request)
     life.open_call("a", name="files.read:v2", call_id="c_a")
     life.open_call("b", name="look", call_id="c_b", namespace="files")
     life.complete()
@@ -257,7 +257,7 @@ def test_tool_keeps_its_client_name_and_namespaces_are_flattened() -> None:
 
 
 def test_custom_call_is_sent_as_a_function_of_one_string() -> None:
-    life = RecordingWriter()
+    life = GeminiWriter()
     life.open_custom_call("a", name="patch", call_id="c_a")
     life.add_custom_input("a", '*** "Begin\n')
     life.complete()
@@ -268,7 +268,7 @@ def test_custom_call_is_sent_as_a_function_of_one_string() -> None:
 
 def test_arguments_that_are_no_object_are_wrapped_and_reported() -> None:
     """A call is never lost because of its form."""
-    life = RecordingWriter()
+    life = GeminiWriter()
     life.open_call("a", name="look", call_id="c_a")
     life.add_arguments("a", "[1]")
     life.complete()
@@ -280,7 +280,7 @@ def test_arguments_that_are_no_object_are_wrapped_and_reported() -> None:
 @pytest.mark.parametrize("arguments", ["", '{"x": 1'])
 def test_truncated_call_is_not_delivered(arguments: str) -> None:
     """REQ-3: an answer cut by length is never sent as completed."""
-    life = RecordingWriter()
+    life = GeminiWriter()
     life.open_call("a", name="look", call_id="c_a")
     if arguments:
         life.add_arguments("a", arguments)
@@ -292,15 +292,15 @@ def test_truncated_call_is_not_delivered(arguments: str) -> None:
 
 
 def test_truncated_custom_call_is_not_delivered() -> None:
-    life = RecordingWriter()
+    life = GeminiWriter()
     life.open_custom_call("a", name="patch", call_id="c_a")
     life.add_custom_input("a", "half")
     life.end_incomplete("max_output_tokens")
     assert life.client_stream().parts == [{"text": ""}]
 
 
-def thinking(*, sealed: str = "") -> RecordingWriter:
-    life = RecordingWriter()
+def thinking(*, sealed: str = "") -> GeminiWriter:
+    life = GeminiWriter()
     life.add_summary("r", "First", part_key=0)
     life.add_summary("r", "Second", part_key=1)
     life.add_reasoning("r", "deep")
@@ -347,7 +347,7 @@ def test_sealed_reasoning_is_the_signature_of_the_next_part() -> None:
 
 def test_trailing_signature_is_on_the_last_part() -> None:
     """RSN-2: servers of this API sign a text at its end."""
-    life = RecordingWriter()
+    life = GeminiWriter()
     life.add_text("t", "Done")
     life.close_item("t")
     life.set_encrypted_content("r", "seal")
@@ -357,7 +357,7 @@ def test_trailing_signature_is_on_the_last_part() -> None:
 
 def test_consecutive_signatures_are_all_sent() -> None:
     """RSN-2: redacted blocks in a row are each kept."""
-    life = RecordingWriter()
+    life = GeminiWriter()
     for number in (1, 2):
         life.set_encrypted_content(number, f"seal {number}")
         life.close_item(number)
@@ -375,7 +375,7 @@ def test_consecutive_signatures_are_all_sent() -> None:
 
 
 def test_refusal_is_text_with_finish_reason_safety() -> None:
-    life = RecordingWriter()
+    life = GeminiWriter()
     life.add_refusal("t", "I will not")
     life.complete()
     assert life.client_stream().parts[0] == {"text": "I will not"}
@@ -394,7 +394,7 @@ def test_refusal_is_text_with_finish_reason_safety() -> None:
 )
 def test_incomplete_reason_becomes_a_finish_reason_of_the_api(reason: str, expected: str) -> None:
     """REQ-3."""
-    life = RecordingWriter()
+    life = GeminiWriter()
     life.add_text("t", "So")
     life.end_incomplete(reason)
     assert life.client_stream().end == expected
@@ -404,7 +404,7 @@ def test_incomplete_reason_becomes_a_finish_reason_of_the_api(reason: str, expec
 def test_log_probabilities_are_sent_with_the_text() -> None:
     """STR-12."""
     top = TopLogProb(token="Ho", logprob=-2.0, bytes=[])
-    life = RecordingWriter()
+    life = GeminiWriter()
     life.add_text("t", "Hi", logprobs=[LogProb(token="Hi", logprob=-0.5, bytes=[], top_logprobs=[top])])
     life.add_text("t", "", logprobs=[LogProb(token="", logprob=-1, bytes=[], top_logprobs=[])])
     life.complete()
@@ -420,7 +420,7 @@ def test_log_probabilities_are_sent_with_the_text() -> None:
 
 def test_citations_are_sent_at_the_end_with_byte_offsets() -> None:
     """STR-11."""
-    life = RecordingWriter()
+    life = GeminiWriter()
     life.add_refusal("r", "né")
     life.close_item("r")
     life.add_text("t", "é is a letter")
@@ -437,7 +437,7 @@ def test_citations_are_sent_at_the_end_with_byte_offsets() -> None:
 def test_native_parts_are_sent_unchanged() -> None:
     """ITEM-5: with the pending signature, if there is one."""
     raw = Raw(b'{"type":"gemini:executableCode","id":"x_1","status":"completed","executableCode":{"code":"1+1"}}')
-    life = RecordingWriter()
+    life = GeminiWriter()
     life.add_whole_item("a", UnknownItem(kind="gemini:executableCode", raw=raw))
     life.set_encrypted_content("r", "seal")
     life.close_item("r")
@@ -453,7 +453,7 @@ def test_native_parts_are_sent_unchanged() -> None:
 
 def test_unsupported_content_is_a_loss() -> None:
     """F-4, ITEM-5, ITEM-7."""
-    life = RecordingWriter()
+    life = GeminiWriter()
     life.add_whole_item("w", WebSearchCall(id="ws_1", status="completed"))
     life.emit_extension_event("acme:progress", {"percent": 50})
     life.open_message("m", phase="commentary")
@@ -478,7 +478,7 @@ def test_unsupported_content_is_a_loss() -> None:
 def test_message_without_deltas_is_sent_when_it_is_done() -> None:
     unknown = UnknownContent(kind="acme:chart", raw=Raw(b'{"type":"acme:chart"}'))
     citation = UrlCitation(start_index=0, end_index=1, url="https://a.example", title="A")
-    life = RecordingWriter()
+    life = GeminiWriter()
     life.add_whole_item(
         "m",
         Message(
@@ -505,7 +505,7 @@ def test_message_without_deltas_is_sent_when_it_is_done() -> None:
 def test_reasoning_without_deltas_is_sent_when_it_is_done() -> None:
     """RSN-1."""
     content: list[Content] = [ReasoningText(text="deep"), UnknownContent(kind="acme:x", raw=Raw(b'{"type":"acme:x"}'))]
-    life = RecordingWriter()
+    life = GeminiWriter()
     life.add_whole_item(
         "r", Reasoning(id="r_1", summary=[SummaryText(text="short")], content=content, encrypted_content="seal")
     )
@@ -532,7 +532,7 @@ def test_text_run_is_encoded_like_its_events() -> None:
 
 def test_first_delta_of_a_run_carries_the_pending_signature() -> None:
     """RSN-2."""
-    life = RecordingWriter()
+    life = GeminiWriter()
     life.set_encrypted_content("r", "seal")
     life.close_item("r")
     from_hub = EventsFromHub(REQUEST)
@@ -548,7 +548,7 @@ def test_first_delta_of_a_run_carries_the_pending_signature() -> None:
 
 def test_failure_is_one_error_in_the_stream() -> None:
     """STR-8: in this API's shape, which its SDK raises; `response.failed` after it adds nothing."""
-    life = RecordingWriter()
+    life = GeminiWriter()
     life.add_text("t", "He")
     life.fail(UpstreamFault("too many", type="too_many_requests", code="rate_limit_exceeded"))
     stream = life.client_stream()
@@ -559,7 +559,7 @@ def test_failure_is_one_error_in_the_stream() -> None:
 
 
 def test_failed_response_without_error_event_sends_an_error() -> None:
-    life = RecordingWriter()
+    life = GeminiWriter()
     life.add_text("t", "He")
     failed = msgspec.structs.replace(
         fold_events(life.collector.events), status="failed", error=Error(code="overloaded", message="busy")
@@ -579,7 +579,7 @@ def test_truncated_stream_ends_once_with_an_error(array: bool) -> None:
 
 
 def test_missing_model_name_is_sent_as_empty() -> None:
-    life = RecordingWriter(Request())
+    life = GeminiWriter(Request())
     life.add_text("t", "x")
     life.complete()
     assert life.client_stream(Request()).answers[0] == {
@@ -597,7 +597,7 @@ def test_arguments_of_white_space_that_is_not_json_are_a_loss() -> None:
 
 def test_citation_after_an_unknown_annotation_is_sent() -> None:
     """STR-11."""
-    life = RecordingWriter()
+    life = GeminiWriter()
     life.add_text("t", "A letter")
     life.add_annotation("t", UnknownAnnotation(kind="file_citation", raw=Raw(b'{"type":"file_citation"}')))
     life.add_annotation("t", UrlCitation(start_index=0, end_index=1, url="https://a.example", title="A"))

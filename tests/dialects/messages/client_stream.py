@@ -9,15 +9,14 @@ import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from tests.generate.events import CALLED_TOOLS, counting_stamps
+from tests.dialects.recording_writer import RecordingWriter
+from tests.generate.events import CALLED_TOOLS
 
 from antiphon import sse
 from antiphon.dialects.messages.stream_out import EventsFromHub
-from antiphon.protocol.emitters import EventCollector
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Usage, make_initial_response
-from antiphon.protocol.writer import ResponseWriter
+from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Usage
 
 # Offers the tools that the generated responses call.
 REQUEST = Request(
@@ -53,21 +52,17 @@ class ClientStream(NamedTuple):
         return [event for event in self.events if event["type"] == kind]
 
 
-class RecordingWriter(ResponseWriter):
-    """A writer that collects its events."""
-
-    def __init__(self, request: Request = REQUEST) -> None:
-        self.collector = EventCollector()
-        super().__init__(make_initial_response(request, id="resp_1", created_at=7), self.collector, counting_stamps())
-
-    def client_stream(self, request: Request = REQUEST) -> ClientStream:
-        return stream_to_client(self.collector.events, request)
-
-
 def stream_to_client(events: Sequence[StreamEvent], request: Request = REQUEST) -> ClientStream:
     from_hub = EventsFromHub(request)
     data = b"".join(map(from_hub.feed, events)) + from_hub.finish()
     return ClientStream(frames_of(data), from_hub)
+
+
+class MessagesWriter(RecordingWriter[ClientStream]):
+    """A writer whose stream is that of a Messages client."""
+
+    default_request = REQUEST
+    encode_stream = staticmethod(stream_to_client)
 
 
 def frames_of(data: bytes) -> list[sse.Frame]:

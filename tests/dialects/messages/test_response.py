@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 from msgspec.structs import replace
-from tests.dialects.messages.client_stream import REQUEST, USAGE, RecordingWriter
+from tests.dialects.messages.client_stream import REQUEST, USAGE, MessagesWriter
 from tests.dialects.messages.reading import read_whole, summary_of
 
 from antiphon.dialects.messages.stream_out import response_from_hub
@@ -18,7 +18,7 @@ from antiphon.protocol.content import UrlCitation
 from antiphon.protocol.response import Response
 
 
-def whole(life: RecordingWriter) -> dict[str, Any]:
+def whole(life: MessagesWriter) -> dict[str, Any]:
     decoded: dict[str, Any] = json.loads(response_from_hub(life.response, REQUEST)[0])
     return decoded
 
@@ -26,7 +26,7 @@ def whole(life: RecordingWriter) -> dict[str, Any]:
 def test_plain_message_has_every_block_in_order() -> None:
     """STR-14, E-3, RSN-2."""
     block = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
-    life = RecordingWriter()
+    life = MessagesWriter()
     life.add_reasoning("r", "hm")
     life.set_encrypted_content("r", "sealed")
     life.close_item("r")
@@ -68,14 +68,14 @@ def test_plain_message_has_every_block_in_order() -> None:
 
 def test_answer_at_the_token_limit_has_stop_reason_max_tokens() -> None:
     """REQ-3."""
-    life = RecordingWriter()
+    life = MessagesWriter()
     life.add_text("m", "half")
     life.end_incomplete("max_output_tokens")
     assert whole(life)["stop_reason"] == "max_tokens"
 
 
 def failed(code: str) -> Response:
-    life = RecordingWriter()
+    life = MessagesWriter()
     life.fail(UpstreamFault("what went wrong", code=code))
     return life.response
 
@@ -97,7 +97,7 @@ def test_failed_response_raises_its_error(code: str, status: int, type: str) -> 
 
 def test_unfinished_response_without_error_is_refused() -> None:
     with pytest.raises(ApiError, match="the response is cancelled without a reason"):
-        response_from_hub(replace(RecordingWriter().response, status="cancelled"), REQUEST)
+        response_from_hub(replace(MessagesWriter().response, status="cancelled"), REQUEST)
 
 
 def test_answer_without_a_stop_reason_is_complete() -> None:

@@ -8,7 +8,7 @@ import anthropic
 import httpx2
 import pytest
 from hypothesis import assume, given
-from tests.dialects.messages.client_stream import REQUEST, RecordingWriter
+from tests.dialects.messages.client_stream import REQUEST, MessagesWriter
 from tests.generate.events import Life as Written
 from tests.generate.events import written
 
@@ -58,7 +58,7 @@ def test_sdk_accumulates_a_stream_to_the_plain_message(life: Written) -> None:
 
 def test_sdk_reads_thoughts_text_and_calls() -> None:
     """RSN-2, E-3."""
-    life = RecordingWriter()
+    life = MessagesWriter()
     life.add_reasoning("r", "hm")
     life.set_encrypted_content("r", "sealed")
     life.close_item("r")
@@ -81,7 +81,7 @@ def test_sdk_reads_thoughts_text_and_calls() -> None:
 
 def test_sdk_raises_a_failure_during_the_stream() -> None:
     """STR-8."""
-    life = RecordingWriter()
+    life = MessagesWriter()
     life.add_text("m", "half")
     life.fail(UpstreamFault("it went away", code="upstream_disconnected"))
     with pytest.raises(anthropic.APIStatusError, match="it went away"):

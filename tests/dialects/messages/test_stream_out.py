@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 from msgspec.structs import replace
-from tests.dialects.messages.client_stream import REQUEST, USAGE, RecordingWriter, stream_to_client
+from tests.dialects.messages.client_stream import REQUEST, USAGE, MessagesWriter, stream_to_client
 from tests.generate.events import Life as Written
 from tests.generate.events import counting_stamps, lives, written
 
@@ -192,7 +192,7 @@ def contents_in(output: list[Item]) -> list[tuple[str, ...]]:
 
 
 def test_text_is_sent_in_pieces_in_one_block() -> None:
-    life = RecordingWriter()
+    life = MessagesWriter()
     life.add_text(1, "Hello")
     life.add_text(1, " “you”\n")
     life.complete(USAGE)
@@ -237,7 +237,7 @@ def test_text_is_sent_in_pieces_in_one_block() -> None:
 
 def test_cached_tokens_are_counted_once() -> None:
     """REQ-4: a known bug of peers is to count them in `input_tokens` as well."""
-    life = RecordingWriter()
+    life = MessagesWriter()
     details = InputTokensDetails(cached_tokens=60, extra={"cache_creation_input_tokens": Raw(b"30")})
     life.complete(
         Usage(
@@ -258,7 +258,7 @@ def test_cached_tokens_are_counted_once() -> None:
 
 def test_interleaved_calls_are_sent_one_after_the_other() -> None:
     """STR-9: the known bug of peers is that blocks overlap, or that two calls share an index."""
-    life = RecordingWriter()
+    life = MessagesWriter()
     life.open_call("a", name="look", call_id="c_a")
     life.open_call("b", name="look", call_id="c_b", namespace="files")
     life.add_arguments("b", '{"x"')
@@ -278,7 +278,7 @@ def test_interleaved_calls_are_sent_one_after_the_other() -> None:
 
 def test_text_and_call_in_one_turn_are_two_blocks_with_stop_reason_tool_use() -> None:
     """E-3: a call lost when text and call share a turn is a known bug of peers."""
-    life = RecordingWriter()
+    life = MessagesWriter()
     life.add_text("m", "I look.")
     life.open_call("a", name="look", call_id="c_a")
     life.add_arguments("a", "{}")
@@ -290,7 +290,7 @@ def test_text_and_call_in_one_turn_are_two_blocks_with_stop_reason_tool_use() ->
 
 def test_arguments_without_deltas_are_sent_at_the_end() -> None:
     """Arguments only in `.done` are a known bug of peers, and so is a call without any."""
-    life = RecordingWriter()
+    life = MessagesWriter()
     life.add_whole_item("f", FunctionCall(id="f", status=DONE, call_id="c", name="look", arguments='{"a":1}'))
     life.add_whole_item("g", FunctionCall(id="g", status=DONE, call_id="d", name="look", arguments=""))
     life.add_whole_item("h", CustomToolCall(id="h", status=DONE, call_id="e", name="patch", input='a"b'))
@@ -301,7 +301,7 @@ def test_arguments_without_deltas_are_sent_at_the_end() -> None:
 
 
 def test_arguments_that_are_no_object_are_passed_on_and_reported() -> None:
-    life = RecordingWriter()
+    life = MessagesWriter()
     life.open_call("a", name="look", call_id="c_a")
     life.add_arguments("a", '{"x": 1}}')
     life.open_call("b", name="look", call_id="c_b")
@@ -311,7 +311,7 @@ def test_arguments_that_are_no_object_are_passed_on_and_reported() -> None:
 
 
 def test_custom_call_is_sent_as_a_call_of_one_string() -> None:
-    life = RecordingWriter()
+    life = MessagesWriter()
     life.open_custom_call("a", name="patch", call_id="c_a")
     life.add_custom_input("a", '*** "Begin')
     life.add_custom_input("a", "\n")
@@ -323,7 +323,7 @@ def test_custom_call_is_sent_as_a_call_of_one_string() -> None:
 
 
 def test_truncated_custom_call_is_truncated_json() -> None:
-    life = RecordingWriter()
+    life = MessagesWriter()
     life.open_custom_call("a", name="patch", call_id="c_a")
     life.add_custom_input("a", "half")
     life.end_incomplete("max_output_tokens")
@@ -335,7 +335,7 @@ def test_truncated_custom_call_is_truncated_json() -> None:
 
 def test_thinking_has_its_signature_before_its_end() -> None:
     """RSN-1, RSN-2: the seal of any maker is the signature, unchanged; thinking flattened to text is a known bug."""
-    life = RecordingWriter()
+    life = MessagesWriter()
     life.add_reasoning("r", "let me")
     life.add_reasoning("r", " see")
     life.set_encrypted_content("r", SIGNATURE)
@@ -355,7 +355,7 @@ def test_thinking_has_its_signature_before_its_end() -> None:
 
 def test_text_before_thinking_is_closed_first() -> None:
     """Overlapping blocks when text precedes thinking are a known bug of peers."""
-    life = RecordingWriter()
+    life = MessagesWriter()
     life.add_text("m", "first")
     life.add_reasoning("r", "then")
     life.add_text("m", " more")
@@ -370,7 +370,7 @@ def test_text_before_thinking_is_closed_first() -> None:
 
 def test_reasoning_without_text_is_a_redacted_block() -> None:
     """RSN-2: content that is only sealed (a signature on a call, a redacted thought) survives as well."""
-    life = RecordingWriter()
+    life = MessagesWriter()
     life.set_encrypted_content("r", SIGNATURE)
     life.close_item("r")
     life.open_call("a", name="look", call_id="c_a")
@@ -379,7 +379,7 @@ def test_reasoning_without_text_is_a_redacted_block() -> None:
 
 
 def test_summaries_are_paragraphs_of_one_thinking_block() -> None:
-    life = RecordingWriter()
+    life = MessagesWriter()
     life.add_summary("r", "one", part_key=0)
     life.add_summary("r", " more", part_key=0)
     life.add_summary("r", "two", part_key=1)
@@ -392,7 +392,7 @@ def test_summaries_are_paragraphs_of_one_thinking_block() -> None:
 
 def test_refusal_is_text_with_stop_reason_refusal() -> None:
     """STR-11."""
-    life = RecordingWriter()
+    life = MessagesWriter()
     life.add_refusal(1, "I will not.")
     life.complete()
     message = life.client_stream().message
@@ -403,7 +403,7 @@ def test_refusal_is_text_with_stop_reason_refusal() -> None:
 def test_citations_follow_their_text() -> None:
     """STR-11. The members of the server's own search are restored with the page."""
     page = {"cited_text": Raw(b'"abc"'), "encrypted_index": Raw(b'"Eo8"')}
-    life = RecordingWriter()
+    life = MessagesWriter()
     life.add_text(1, "see")
     life.add_annotation(1, UrlCitation(start_index=0, end_index=3, url="u", title="", extra=page))
     place = b'{"type":"messages:char_location","cited_text":"x","document_index":0}'
@@ -431,7 +431,7 @@ def test_citations_follow_their_text() -> None:
 
 def test_native_blocks_are_restored_unchanged() -> None:
     block = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "q"}}
-    life = RecordingWriter()
+    life = MessagesWriter()
     life.add_text("m", "I search.")
     life.add_whole_item("s", block_to_item("server_tool_use", Raw(json.dumps(block).encode()), id="x_1"))
     life.complete()
@@ -453,7 +453,7 @@ def test_native_blocks_are_restored_unchanged() -> None:
 )
 def test_stop_reason_names_the_cause_of_an_early_end(reason: str, wanted: str, lost: list[str]) -> None:
     """REQ-3: `length` reported as a normal end is a known bug of peers."""
-    life = RecordingWriter()
+    life = MessagesWriter()
     life.end_incomplete(reason)
     stream = life.client_stream()
     assert stream.message["stop_reason"] == wanted
@@ -462,13 +462,13 @@ def test_stop_reason_names_the_cause_of_an_early_end(reason: str, wanted: str, l
 
 def test_native_stop_reason_and_sequence_are_restored() -> None:
     """REQ-3, F-4: the stop sequence, and reasons that the hub does not have; other response fields are losses."""
-    life = RecordingWriter()
+    life = MessagesWriter()
     life.update_response(extra={STOP_SEQUENCE_FIELD: Raw(b'"END"'), "acme": Raw(b"1")})
     life.complete()
     stream = life.client_stream()
     assert (stream.message["stop_reason"], stream.message["stop_sequence"]) == ("stop_sequence", "END")
     assert stream.lost == ["response.acme"]
-    life = RecordingWriter()
+    life = MessagesWriter()
     life.update_response(extra={STOP_REASON_FIELD: Raw(b'"pause_turn"')})
     life.end_incomplete("pause_turn")
     assert life.client_stream().message["stop_reason"] == "pause_turn"
@@ -476,7 +476,7 @@ def test_native_stop_reason_and_sequence_are_restored() -> None:
 
 def test_failure_is_an_error_event_and_the_end() -> None:
     """STR-8."""
-    life = RecordingWriter()
+    life = MessagesWriter()
     life.add_text(1, "half")
     life.fail(UpstreamFault("busy", code="rate_limit_exceeded", type="too_many_requests", status=429))
     stream = life.client_stream()
@@ -485,7 +485,7 @@ def test_failure_is_an_error_event_and_the_end() -> None:
 
 
 def test_failure_without_an_error_event_is_sent() -> None:
-    life = RecordingWriter()
+    life = MessagesWriter()
     life.fail(UpstreamFault("gone", code="upstream_timeout"))
     events = [event for event in life.collector.events if not isinstance(event, ErrorEvent)]
     assert isinstance(events[-1], ResponseFailed)
@@ -497,7 +497,7 @@ def test_failure_without_an_error_event_is_sent() -> None:
 
 
 def test_truncated_stream_ends_with_one_error() -> None:
-    life = RecordingWriter()
+    life = MessagesWriter()
     life.add_text(1, "half")
     from_hub = EventsFromHub(REQUEST)
     for event in life.collector.events:
@@ -511,7 +511,7 @@ def test_items_without_deltas_are_sent_whole() -> None:
     logprob = LogProb(token="a", logprob=-0.5, bytes=[97], top_logprobs=[])
     cited = UrlCitation(start_index=0, end_index=1, url="u", title="t")
     text = OutputText(text="c", annotations=[cited], logprobs=[logprob], extra={"acme": Raw(b"1")})
-    life = RecordingWriter()
+    life = MessagesWriter()
     life.add_whole_item(
         "m",
         Message(
@@ -548,7 +548,7 @@ def test_items_without_deltas_are_sent_whole() -> None:
 
 def test_empty_events_give_no_block() -> None:
     """Servers refuse empty blocks when clients send them back."""
-    life = RecordingWriter()
+    life = MessagesWriter()
     life.add_text("m", "")
     life.add_reasoning("r", "")
     life.add_whole_item("s", Reasoning(id="s", summary=[SummaryText(text="")], content=None))
@@ -576,7 +576,7 @@ def test_empty_events_give_no_block() -> None:
 
 @given(st.lists(st.text(max_size=5), min_size=1, max_size=4), st.booleans())
 def test_text_run_is_encoded_like_its_deltas(texts: list[str], has_started: bool) -> None:
-    life = RecordingWriter()
+    life = MessagesWriter()
     life.add_text(1, "x")
     life.add_text(1, "y")
     events = life.collector.events
@@ -590,7 +590,7 @@ def test_text_run_is_encoded_like_its_deltas(texts: list[str], has_started: bool
 
 @given(st.text(max_size=5))
 def test_delta_is_valid_json_for_any_text(text: str) -> None:
-    life = RecordingWriter()
+    life = MessagesWriter()
     life.add_text(1, "x")
     life.add_text(1, text)
     life.complete()
@@ -598,14 +598,14 @@ def test_delta_is_valid_json_for_any_text(text: str) -> None:
 
 
 def test_model_has_the_name_of_the_request() -> None:
-    life = RecordingWriter()
+    life = MessagesWriter()
     life.complete()
     assert life.client_stream(Request(model="claude-x")).message["model"] == "claude-x"
     assert life.client_stream(Request()).message["model"] == "m"
 
 
 def test_block_is_opened_by_the_first_delta_that_is_not_empty() -> None:
-    life = RecordingWriter()
+    life = MessagesWriter()
     life.add_text(1, "x")
     life.complete()
     events = life.collector.events
