@@ -705,8 +705,30 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
             note="the prompt is cached without a key",
         ),
         Feature(
-            "`cache_control` of a block",
+            "cache mark on a part (`cache_control`, `prompt_cache_breakpoint`)",
             {
+                "chat": {
+                    "messages": [
+                        {
+                            "role": "user",
+                            "content": [{"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral"}}],
+                        }
+                    ]
+                },
+                "responses": {
+                    "input": [
+                        {
+                            "role": "user",
+                            "content": [
+                                {
+                                    "type": "input_text",
+                                    "text": "Hi",
+                                    "prompt_cache_breakpoint": {"mode": "explicit"},
+                                }
+                            ],
+                        }
+                    ]
+                },
                 "messages": {
                     "messages": [
                         {
@@ -714,9 +736,16 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
                             "content": [{"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral"}}],
                         }
                     ]
-                }
+                },
             },
-            mark="ephemeral",
+        ),
+        Feature(
+            "cache mark of the whole request (`cache_control`, `prompt_cache_options`)",
+            {
+                "chat": {"prompt_cache_options": {"mode": "implicit"}},
+                "responses": {"prompt_cache_options": {"mode": "implicit"}},
+                "messages": {"cache_control": {"type": "ephemeral"}},
+            },
         ),
         Feature("`thread`", {"messages": {"thread": {"type": "create"}}}),
         Feature("`keep_alive`", {"ollama": {"keep_alive": "17m"}}, mark="17m"),

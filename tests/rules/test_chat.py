@@ -150,3 +150,13 @@ def test_limits_of_one_provider_are_not_certain() -> None:
     assert violations({"stop": list("abcde")}) == [("value", "stop", False)]
     assert violations({"top_logprobs": 21, "logprobs": True}) == [("value", "top_logprobs", False)]
     assert violations({"user": "u" * 65}) == [("value", "user", False)]
+
+
+def test_cache_marks_are_allowed_on_parts_except_refusals() -> None:
+    """E-4."""
+    mark = {"prompt_cache_breakpoint": {"mode": "explicit"}}
+    user = {"role": "user", "content": [{"type": "text", "text": "a", **mark}]}
+    answer = {"role": "assistant", "content": [{"type": "refusal", "refusal": "b", **mark}]}
+    assert violations(body_with(user, answer, USER)) == [
+        ("unknown_field", "messages[1].content[0].prompt_cache_breakpoint", False)
+    ]

@@ -5,8 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.rules.judging import Collected
 
-from antiphon.rules.content import describe_part, describe_role, part_type_path, texts_in, type_of
+from antiphon.rules.content import (
+    check_cache_mark,
+    describe_part,
+    describe_role,
+    part_type_path,
+    texts_in,
+    type_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -41,6 +49,34 @@ def test_part_type_of_another_dialect_is_recognised(part: Any, rule: str, words:
 
 def test_text_type_is_described_without_a_type_for_text() -> None:
     assert describe_part({"type": "text"}, ("image",)).problem.endswith("here text has the type `image`")
+
+
+@pytest.mark.parametrize(
+    ("mark", "rules"),
+    [
+        (None, []),
+        ({"mode": "explicit"}, []),
+        ({"mode": "explicit", "ttl": "12h"}, []),
+        ({"mode": "explicit", "ttl": "1h"}, ["value"]),
+        ({"mode": "implicit"}, ["value"]),
+        ({"mode": "explicit", "scope": "x"}, ["value"]),
+        (True, ["value"]),
+    ],
+)
+def test_form_of_a_cache_mark_is_checked(mark: Any, rules: list[str]) -> None:
+    """E-4."""
+    report = Collected()
+    check_cache_mark(mark, "input[0].content[0]", report, is_allowed=True)
+    assert [violation.rule for violation in report.violations] == rules
+
+
+def test_cache_mark_on_output_is_refused() -> None:
+    """E-4."""
+    report = Collected()
+    check_cache_mark({"mode": "explicit"}, "input[0].content[0]", report, is_allowed=False)
+    assert [(violation.rule, violation.path) for violation in report.violations] == [
+        ("unknown_field", "input[0].content[0].prompt_cache_breakpoint")
+    ]
 
 
 def test_path_of_a_part_leads_to_its_type() -> None:

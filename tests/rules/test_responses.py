@@ -116,6 +116,17 @@ def test_unknown_members_of_items_are_refused_by_strict_servers() -> None:
     assert violations(body_with({**USER, "cache_control": {}})) == [("unknown_field", "input[0].cache_control", False)]
 
 
+def test_cache_marks_are_allowed_on_parts_of_the_input() -> None:
+    """E-4."""
+    mark = {"prompt_cache_breakpoint": {"mode": "explicit"}}
+    user = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "a", **mark}]}
+    answer = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "b", **mark}]}
+    assert violations(body_with(user, answer)) == [
+        ("unknown_field", "input[1].content[0].prompt_cache_breakpoint", False)
+    ]
+    assert violations({"prompt_cache_options": {"mode": "implicit"}, "prompt_cache_retention": "24h"}) == []
+
+
 def test_unknown_values_of_include_are_refused_by_strict_servers() -> None:
     assert violations({"include": ["web_search_call.action.sources", 1]}) == [
         ("value", "include[0]", False),

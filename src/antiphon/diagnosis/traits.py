@@ -169,8 +169,9 @@ def _find_message_traits(message: dict[str, Any], path: str, iter_objects: Objec
             yield "images", member_path
         if part.get("type") in ("file", "input_file", "document"):
             yield "files", member_path
-        if "cache_control" in part:
-            yield "cache_control", f"{member_path}.cache_control"
+        for name in ("cache_control", "prompt_cache_breakpoint"):
+            if name in part:
+                yield name, f"{member_path}.{name}"
 
 
 def _trait_kind(rule: Rule, problem: str, error_pattern: str, *settings: str) -> TraitKind:
@@ -248,6 +249,13 @@ TRAIT_KINDS: Final[dict[str, TraitKind]] = {
     "files": _trait_kind("media", "not every server takes files", r"\bfile|document|pdf", "quirks: files_as_notes"),
     "cache_control": _trait_kind(
         "unknown_field", "some servers do not know `cache_control`", r"cache_control", "quirks: strip_cache_control"
+    ),
+    "prompt_cache_breakpoint": _trait_kind(
+        "unknown_field",
+        "few servers know `prompt_cache_breakpoint`, and not for every model",
+        r"prompt_cache",
+        "wire.breakpoint_models = []",
+        'wire.cache_marks = "none"',
     ),
     "custom_tools": _trait_kind(
         "unsupported", "few servers know custom tools", r"custom", 'wire.custom_tools = "function"'

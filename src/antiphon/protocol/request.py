@@ -72,6 +72,13 @@ class ReasoningConfigParam(Shape, frozen=True, kw_only=True):
     summary: ReasoningSummary | None | UnsetType = UNSET
 
 
+class PromptCacheOptions(Shape, frozen=True, kw_only=True):
+    """Beyond the specification: whether the server chooses a cache mark itself, and the lifetime of all marks (E-4)."""
+
+    mode: str | UnsetType = UNSET
+    ttl: str | None | UnsetType = UNSET
+
+
 class Request(Shape, frozen=True, kw_only=True):
     """The body of `POST /responses`, and of every turn in the hub."""
 
@@ -106,6 +113,7 @@ class Request(Shape, frozen=True, kw_only=True):
     context_management: list[dict[str, Any]] | None | UnsetType = UNSET
     client_metadata: dict[str, Any] | None | UnsetType = UNSET
     prompt_cache_retention: str | None | UnsetType = UNSET
+    prompt_cache_options: PromptCacheOptions | None | UnsetType = UNSET
     user: str | None | UnsetType = UNSET
     generate: bool | UnsetType = UNSET
 

@@ -8,6 +8,7 @@ from typing import Any, TypedDict
 
 from antiphon.protocol.items import ItemParam
 from antiphon.protocol.request import (
+    PromptCacheOptions,
     ReasoningConfigParam,
     ServiceTier,
     StreamOptions,
@@ -50,6 +51,7 @@ class ToolRunFields(TypedDict, total=False):
     context_management: Sequence[Mapping[str, Any]] | None
     client_metadata: Mapping[str, Any] | None
     prompt_cache_retention: str | None
+    prompt_cache_options: PromptCacheOptions | Mapping[str, Any] | None
     user: str | None
     generate: bool
     #: Fields that this list lacks. They are sent unchanged.

@@ -13,7 +13,15 @@ from typing import Any, Final
 import msgspec
 
 from antiphon.protocol.nesting import decode_json
-from antiphon.rules.content import describe_part, describe_role, part_type_path, texts_in, type_of
+from antiphon.rules.content import (
+    CACHE_MARK,
+    check_cache_mark,
+    describe_part,
+    describe_role,
+    part_type_path,
+    texts_in,
+    type_of,
+)
 from antiphon.rules.report import Report, Rule, as_json
 from antiphon.rules.schemas import check_parameters, check_schema
 from antiphon.rules.settings import (
@@ -264,6 +272,8 @@ def _check_part(part: Any, path: str, role: str, report: Report) -> None:
         else:
             report.add(flaw.rule, exact_path, message, flaw.problem, param=path)
         return
+    if CACHE_MARK in part:
+        check_cache_mark(part[CACHE_MARK], path, report, is_allowed=kind != "refusal")
     message = f"this is no part of type {kind}"
     # Each part holds its content under its own name, in its own form.
     match part:
@@ -448,6 +458,8 @@ SETTINGS: Final[dict[str, Setting]] = {
     "user": str,
     "safety_identifier": str,
     "prompt_cache_key": str,
+    "prompt_cache_options": dict,
+    "prompt_cache_retention": ("in_memory", "24h"),
     "reasoning_effort": ("none", "minimal", "low", "medium", "high", "xhigh"),
     "verbosity": ("low", "medium", "high"),
     "service_tier": ("auto", "default", "flex", "priority", "scale", "fast"),

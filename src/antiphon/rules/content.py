@@ -1,4 +1,4 @@
-"""Describe roles and part types that are not allowed, and recognise those of another dialect."""
+"""Describe roles and part types that are not allowed, recognise those of another dialect, and check cache marks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from antiphon.protocol.suggestions import did_you_mean
-from antiphon.rules.report import Rule, as_json
+from antiphon.rules.report import Report, Rule, as_json
 
 
 class Description(Struct, frozen=True):
@@ -57,6 +57,26 @@ def texts_in(content: Any) -> list[str]:
     return [part["text"] for part in parts if isinstance(part, dict) and isinstance(part.get("text"), str)]
 
 
+def check_cache_mark(mark: Any, path: str, report: Report, *, is_allowed: bool) -> None:
+    """Check the `prompt_cache_breakpoint` of a part."""
+    exact_path = f"{path}.{CACHE_MARK}"
+    # The reference has the field on parts of the input only; unknown members of other parts are refused.
+    if not is_allowed:
+        problem = "only parts of the input have cache marks"
+        report.add("unknown_field", exact_path, f"unknown parameter {exact_path!r}", problem, is_certain=False)
+        return
+    # `mode` is always `explicit`; `ttl` is one of two lifetimes.
+    match mark:
+        case None:
+            return
+        case {"mode": "explicit", **rest} if rest.keys() <= {"ttl"} and rest.get("ttl") in MARK_LIFETIMES:
+            return
+    problem = f"a cache mark has the mode `explicit` and a ttl of 30m or 12h, not {as_json(mark)}"
+    report.add("value", exact_path, "this is no cache breakpoint", problem, is_certain=False)
+
+
+CACHE_MARK: Final = "prompt_cache_breakpoint"
+MARK_LIFETIMES: Final = (None, "30m", "12h")
 TEXT_TYPES: Final = {
     "text": "the word of the chat and messages dialects for text",
     "input_text": "the word of the responses dialect for text to the model",

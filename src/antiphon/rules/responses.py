@@ -12,7 +12,15 @@ from typing import Any, Final
 
 from antiphon.protocol.base import is_extension_type
 from antiphon.protocol.suggestions import did_you_mean
-from antiphon.rules.content import describe_part, describe_role, part_type_path, texts_in, type_of
+from antiphon.rules.content import (
+    CACHE_MARK,
+    check_cache_mark,
+    describe_part,
+    describe_role,
+    part_type_path,
+    texts_in,
+    type_of,
+)
 from antiphon.rules.report import Report, Rule, as_json
 from antiphon.rules.schemas import check_parameters, check_schema
 from antiphon.rules.settings import (
@@ -225,6 +233,8 @@ def _check_content(
 
 
 def _check_part(part: dict[str, Any], path: str, report: Report) -> None:
+    if CACHE_MARK in part:
+        check_cache_mark(part[CACHE_MARK], path, report, is_allowed=part["type"] in PARTS_OF_ROLE["user"])
     # Each part holds its content under its own name. Images and files come by address, data or id.
     match part:
         case {"type": "input_text" | "output_text", "text": str()} | {"type": "refusal", "refusal": str()}:
@@ -490,6 +500,8 @@ SETTINGS: Final[dict[str, Setting]] = {
     "instructions": str,
     "safety_identifier": str,
     "prompt_cache_key": str,
+    "prompt_cache_options": dict,
+    "prompt_cache_retention": ("in_memory", "24h"),
     "user": str,
     "truncation": ("auto", "disabled"),
     "service_tier": ("auto", "default", "flex", "priority", "scale", "fast", "ultrafast"),

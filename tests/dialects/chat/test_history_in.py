@@ -36,6 +36,8 @@ from antiphon.protocol.request import input_items
 Json = dict[str, Any]
 HI: Json = {"role": "user", "content": "hi"}
 USER = MessageParam(role="user", content=[InputText(text="hi")])
+CACHED: Json = {"cache_control": {"type": "ephemeral"}}
+MARK = {"prompt_cache_breakpoint": Raw(b'{"mode":"explicit","cache_control":{"type":"ephemeral"}}')}
 CALL: Json = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
 
@@ -58,13 +60,30 @@ def assistant(*texts: str) -> MessageParam:
 
 
 def test_leading_system_text_becomes_instructions_E4() -> None:
-    parts = [{"type": "text", "text": "b"}, {"type": "text", "text": "c", "cache_control": {"type": "ephemeral"}}]
+    parts = [{"type": "text", "text": "b"}, {"type": "text", "text": "c", "cache_control": None}]
     instructions_text, items, losses = instructions(
         {"role": "system", "content": "a"}, {"role": "system", "content": parts}, HI
     )
     assert instructions_text == "a\n\nb\nc"
     assert items == [USER]
-    assert losses == ["messages[1].content[1].cache_control"]
+    assert losses == []
+
+
+def test_leading_system_text_with_a_cache_mark_stays_a_message_E4() -> None:
+    marked = {"type": "text", "text": "b", **CACHED}
+    instructions_text, items, losses = instructions(
+        {"role": "system", "content": "a"},
+        {"role": "system", "content": [marked]},
+        {"role": "system", "content": "c", **CACHED},
+        HI,
+    )
+    assert instructions_text == "a"
+    assert items == [
+        MessageParam(role="system", content=[InputText(text="b", extra=MARK)]),
+        MessageParam(role="system", content=[InputText(text="c", extra=MARK)]),
+        USER,
+    ]
+    assert losses == []
 
 
 def test_system_text_in_the_middle_keeps_its_place_E4() -> None:
@@ -128,36 +147,58 @@ def test_assistant_parts_are_translated_E1_C2() -> None:
     assert losses == ["messages[1].content[3]"]
 
 
-def test_cache_control_is_removed_everywhere_E4() -> None:
-    cache = {"cache_control": {"type": "ephemeral"}}
+def test_cache_control_becomes_a_mark_where_the_hub_has_a_place_E4() -> None:
     items, losses = taken(
         {
             **HI,
             "content": [
-                {"type": "text", "text": "a", **cache},
-                {"type": "acme:part", **cache},
-                {"type": "tool_result", "tool_use_id": "a", "content": "x", **cache},
-                {"type": "image_url", "image_url": {"url": "u", **cache}},
-                {"type": "file", "file": {"file_id": "f", **cache}},
-                {"type": "input_audio", "input_audio": {"data": "AA", "format": "wav", **cache}},
+                {"type": "text", "text": "a", **CACHED},
+                {"type": "acme:part", **CACHED},
+                {"type": "tool_result", "tool_use_id": "a", "content": "x", **CACHED},
+                {"type": "image_url", "image_url": {"url": "u", **CACHED}},
+                {"type": "file", "file": {"file_id": "f", **CACHED}},
+                {"type": "input_audio", "input_audio": {"data": "AA", "format": "wav", **CACHED}},
+                {"type": "text", "text": "b", "prompt_cache_breakpoint": {"mode": "explicit"}},
+                {"type": "text", "text": "c", "prompt_cache_breakpoint": True},
             ],
-            **cache,
         },
-        {"role": "assistant", "tool_calls": [{**CALL, **cache}]},
+        {"role": "assistant", "tool_calls": [{**CALL, **CACHED}]},
     )
     assert losses == [
-        "messages[0].cache_control",
-        "messages[0].content[0].cache_control",
         "messages[0].content[1].cache_control",
-        "messages[0].content[2].cache_control",
         "messages[0].content[3].image_url.cache_control",
         "messages[0].content[4].file.cache_control",
         "messages[0].content[5].input_audio.cache_control",
+        "messages[0].content[7].prompt_cache_breakpoint",
         "messages[1].tool_calls[0].cache_control",
     ]
     assert items[0] == MessageParam(
-        role="user", content=[InputText(text="a"), UnknownContent(kind="acme:part", raw=Raw(b'{"type":"acme:part"}'))]
+        role="user",
+        content=[
+            InputText(text="a", extra=MARK),
+            UnknownContent(kind="acme:part", raw=Raw(b'{"type":"acme:part"}')),
+        ],
     )
+    assert items[1] == FunctionCallOutputParam(call_id="a", output="x", extra=MARK)
+    assert isinstance(items[2], MessageParam)
+    assert items[2].content[3] == InputText(text="b", extra={"prompt_cache_breakpoint": Raw(b'{"mode":"explicit"}')})
+
+
+def test_cache_control_of_a_message_marks_its_end_E4() -> None:
+    unknown = {"type": "acme:part"}
+    items, losses = taken(
+        {"role": "user", "content": "a", **CACHED},
+        {"role": "user", "content": [unknown], **CACHED},
+        {"role": "assistant", "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": CALL["id"], "content": "b", **CACHED},
+        {"role": "assistant", "content": None, **CACHED},
+    )
+    assert items[0] == MessageParam(role="user", content=[InputText(text="a", extra=MARK)])
+    assert items[1] == MessageParam(
+        role="user", content=[UnknownContent(kind="acme:part", raw=Raw(b'{"type": "acme:part"}'))]
+    )
+    assert items[3] == FunctionCallOutputParam(call_id=CALL["id"], output="b", extra=MARK)
+    assert losses == ["messages[1].prompt_cache_breakpoint", "messages[4].prompt_cache_breakpoint"]
 
 
 def test_annotations_of_user_text_are_a_loss() -> None:

@@ -122,7 +122,7 @@ def test_fields_that_chat_does_not_have_are_losses_REQ6() -> None:
     }
     assert sent(**fields) == (
         {},
-        ["client_metadata", "prompt_cache_retention", "reasoning.x", "text.x", "reasoning.summary"],
+        ["client_metadata", "reasoning.x", "text.x", "reasoning.summary", "prompt_cache_retention"],
     )
 
 

@@ -88,20 +88,25 @@ def test_empty_tool_list_is_unset() -> None:
     assert taken(tools=None)[0].tools is UNSET
 
 
-def test_cache_control_of_tools_is_removed_E4() -> None:
+def test_cache_control_of_tools_becomes_a_mark_E4() -> None:
     cache = {"cache_control": {"type": "ephemeral"}}
     tools = [
-        {"type": "function", "function": {"name": "f", **cache}, **cache},
-        {"type": "custom", "custom": {"name": "c", **cache}, **cache},
+        {"type": "function", "function": {"name": "f"}, **cache},
+        {"type": "function", "function": {"name": "g", **cache}},
+        {"type": "custom", "custom": {"name": "c"}, **cache},
+        {"type": "custom", "custom": {"name": "d", **cache}},
+        {"type": "function", "function": {"name": "h", "cache_control": 1}},
     ]
     request, losses = taken(tools=tools)
-    assert request.tools == [FunctionToolParam(name="f", strict=False), CustomTool(name="c")]
-    assert losses == [
-        "tools[0].cache_control",
-        "tools[0].function.cache_control",
-        "tools[1].cache_control",
-        "tools[1].custom.cache_control",
+    mark = {"prompt_cache_breakpoint": Raw(b'{"mode":"explicit","cache_control":{"type":"ephemeral"}}')}
+    assert request.tools == [
+        FunctionToolParam(name="f", strict=False, extra=mark),
+        FunctionToolParam(name="g", strict=False, extra=mark),
+        CustomTool(name="c", extra=mark),
+        CustomTool(name="d", extra=mark),
+        FunctionToolParam(name="h", strict=False),
     ]
+    assert losses == ["tools[4].function.cache_control"]
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from antiphon.protocol.items import (
 )
 
 CACHED = {"cache_control": {"type": "ephemeral"}}
-CACHE_EXTRA = {"cache_control": Raw(b'{"type":"ephemeral"}')}
+CACHE_EXTRA = {"prompt_cache_breakpoint": Raw(b'{"mode":"explicit","cache_control":{"type":"ephemeral"}}')}
 
 
 def items_of(messages: list[dict[str, Any]], **members: Any) -> list[ItemParam]:

@@ -15,8 +15,7 @@ from tests.generate.conversations import marks_of, requests
 from antiphon.dialects.messages import request_from_hub
 from antiphon.dialects.messages.wire import MessagesWire
 from antiphon.errors import InvalidValue
-from antiphon.profiles.quirks.items import strip_cache_control
-from antiphon.profiles.quirks.rewriting import NoOptions
+from antiphon.profiles.quirks.items import StripCacheControlOptions, strip_cache_control
 from antiphon.protocol import codec
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.nesting import MAX_NESTING
@@ -24,6 +23,7 @@ from antiphon.protocol.request import (
     ENCRYPTED_IF_ANY,
     JsonObjectFormat,
     JsonSchemaFormatParam,
+    PromptCacheOptions,
     ReasoningConfigParam,
     Request,
     TextFormat,
@@ -152,9 +152,27 @@ def test_native_fields_are_sent_under_their_own_names_REQ7(
 
 def test_native_fields_are_not_sent_twice() -> None:
     """REQ-7."""
-    own = {"messages:service_tier": raw("auto"), "messages:cache_control": raw({"type": "ephemeral"})}
-    body, lost = sent(extra=own, service_tier="default", prompt_cache_key="k")
-    assert (body["service_tier"], body["cache_control"], lost) == ("auto", {"type": "ephemeral"}, [])
+    body, lost = sent(extra={"messages:service_tier": raw("auto")}, service_tier="default")
+    assert (body["service_tier"], lost) == ("auto", [])
+
+
+def test_cache_options_become_a_mark_of_the_request() -> None:
+    """E-4: a lifetime is not shortened without a report."""
+    long = {"type": "ephemeral", "ttl": "1h"}
+    own = PromptCacheOptions(mode="implicit", extra={"cache_control": raw(long)})
+    body, lost = sent(MessagesWire(), prompt_cache_options=own, prompt_cache_key="k")
+    assert (body["cache_control"], lost) == (long, ["prompt_cache_key"])
+    body, lost = sent(MessagesWire(), prompt_cache_options=PromptCacheOptions(ttl="30m"))
+    assert (body["cache_control"], lost) == (long, [])
+    asked = PromptCacheOptions(ttl="12h", extra={"prewarm": raw(True)})
+    body, lost = sent(MessagesWire(), prompt_cache_options=asked)
+    assert body["cache_control"] == long
+    assert sorted(lost) == [
+        "prompt_cache_options.prompt_cache_breakpoint.prewarm",
+        "prompt_cache_options.prompt_cache_breakpoint.ttl",
+    ]
+    body, lost = sent(prompt_cache_options=PromptCacheOptions(mode="explicit"), prompt_cache_key="k")
+    assert ("cache_control" in body, lost) == (False, ["prompt_cache_key"])
 
 
 def test_stream_options_of_chat_clients_are_no_loss() -> None:
@@ -247,7 +265,7 @@ def test_schema_of_the_deepest_allowed_nesting_is_sent() -> None:
 
 
 def _without_hints(request: Request) -> Request:
-    return strip_cache_control(request, Losses(), NoOptions())
+    return strip_cache_control(request, Losses(), StripCacheControlOptions())
 
 
 def _strings(value: Any, path: str = "") -> Iterator[tuple[str, str]]:

@@ -42,7 +42,10 @@ def test_client_tools_become_functions() -> None:
             parameters={"type": "object"},
             strict=True,
             defer_loading=True,
-            extra={"input_examples": Raw(b"[{}]"), "cache_control": Raw(b'{"type":"ephemeral"}')},
+            extra={
+                "input_examples": Raw(b"[{}]"),
+                "prompt_cache_breakpoint": Raw(b'{"mode":"explicit","cache_control":{"type":"ephemeral"}}'),
+            },
         ),
         plain,
     ]

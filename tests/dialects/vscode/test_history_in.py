@@ -17,7 +17,7 @@ from antiphon.protocol.request import input_items
 
 PNG = b"\x89PNG"
 PNG_URL = "data:image/png;base64," + base64.b64encode(PNG).decode()
-EPHEMERAL = {"type": "ephemeral"}
+CACHE_MARK = {"mode": "explicit", "cache_control": {"type": "ephemeral"}}
 
 
 def message_item(role: str, *texts: str) -> dict[str, Any]:
@@ -247,9 +247,9 @@ def test_cache_mark_is_put_on_the_preceding_part() -> None:
     """E-4: only servers that support it receive it."""
     mark = data(b"ephemeral", "cache_control")
     items = items_of(message(USER, "a", "b", mark), message(ASSISTANT, "c", CALL, mark))
-    assert items[0]["content"][1]["cache_control"] == EPHEMERAL
-    assert "cache_control" not in items[0]["content"][0]
-    assert items[2]["cache_control"] == EPHEMERAL
+    assert items[0]["content"][1]["prompt_cache_breakpoint"] == CACHE_MARK
+    assert "prompt_cache_breakpoint" not in items[0]["content"][0]
+    assert items[2]["prompt_cache_breakpoint"] == CACHE_MARK
 
 
 def test_unsupported_editor_marks_are_losses() -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.profiles.quirk_runs import run_quirk
 
 from antiphon.profiles.quirks import QUIRKS
-from antiphon.profiles.quirks.items import PARAM_TYPES, OnlyItemsOptions
+from antiphon.profiles.quirks.items import PARAM_TYPES, OnlyItemsOptions, StripCacheControlOptions
 from antiphon.profiles.quirks.rewriting import NoOptions
 from antiphon.protocol.codec import encode
 from antiphon.protocol.content import OutputText
@@ -135,3 +135,15 @@ def test_strip_cache_control_removes_hints_everywhere() -> None:
         "input[1].content[0].cache_control",
         "input[2].content[0].content[0].cache_control",
     }
+
+
+def test_strip_cache_control_removes_the_named_fields() -> None:
+    """E-4: a server may have a place for one of the two."""
+    part = {"type": "input_text", "text": "a", "cache_control": HINT, "prompt_cache_breakpoint": {"mode": "explicit"}}
+    items = [{"role": "user", "content": [part]}]
+    sent, losses = run_quirk("strip_cache_control", StripCacheControlOptions(names=("cache_control",)), input=items)
+    assert sent["input"][0]["content"][0].keys() == {"type", "text", "prompt_cache_breakpoint"}
+    assert list(losses) == ["input[0].content[0].cache_control"]
+    sent, losses = run_quirk("strip_cache_control", input=items)
+    assert sent["input"][0]["content"][0].keys() == {"type", "text"}
+    assert sorted(losses) == ["input[0].content[0].cache_control", "input[0].content[0].prompt_cache_breakpoint"]

@@ -6,10 +6,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from antiphon.dialects.chat.wire import ChatWire, PartOut
+from antiphon.dialects.common.cache_marks import CACHE_MARK, breakpoint_from_mark, cache_control_from_mark, take_mark
 from antiphon.dialects.common.placeholders import replace_with_placeholder, text_or_placeholder
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
+from antiphon.protocol.base import Shape
 from antiphon.protocol.content import (
     ContentParam,
     InputAudio,
@@ -30,7 +33,18 @@ class ContentFromHub:
         """Translate the parts of a user message or a tool output, where all kinds of parts are allowed."""
         if isinstance(content, str):
             return [_text_part(content)]
-        return [self._part_from_hub(part, f"{path}.{member}[{index}]") for index, part in enumerate(content, first)]
+        return [self._marked_part(part, f"{path}.{member}[{index}]") for index, part in enumerate(content, first)]
+
+    def text_parts(
+        self, content: str | Sequence[ContentParam], path: str, member: str, first: int = 0
+    ) -> list[PartOut]:
+        """Translate like `texts`, but into parts, which may have cache marks."""
+        if isinstance(content, str):
+            return [_text_part(content)]
+        return [
+            self._marked_part(part, f"{path}.{member}[{index}]", is_text=True)
+            for index, part in enumerate(content, first)
+        ]
 
     def texts(self, content: str | Sequence[ContentParam], path: str, member: str, first: int = 0) -> list[str]:
         """Translate the parts of a system message, an assistant message or reasoning, where only text is allowed."""
@@ -40,6 +54,25 @@ class ContentFromHub:
             text_or_placeholder(part, f"{path}.{member}[{index}]", NO_EQUIVALENT, self._losses)
             for index, part in enumerate(content, first)
         ]
+
+    def _marked_part(self, part: ContentParam, path: str, *, is_text: bool = False) -> PartOut:
+        """E-4: translate a part and its cache mark. A `cache_control` is allowed on texts only."""
+        unmarked, mark = (
+            take_mark(part) if self._wire.cache_marks != "none" and isinstance(part, Shape) else (part, None)
+        )
+        part_out = (
+            _text_part(text_or_placeholder(unmarked, path, NO_EQUIVALENT, self._losses))
+            if is_text
+            else self._part_from_hub(unmarked, path)
+        )
+        if mark is None:
+            return part_out
+        if self._wire.cache_marks == "prompt_cache_breakpoint":
+            return replace(part_out, prompt_cache_breakpoint=breakpoint_from_mark(mark, path, self._losses))
+        if part_out.type == "text":
+            return replace(part_out, cache_control=cache_control_from_mark(mark, path, self._losses))
+        self._losses.add(f"{path}.{CACHE_MARK}", "a cache mark", "the server accepts it on texts only")
+        return part_out
 
     def _part_from_hub(self, part: ContentParam, path: str) -> PartOut:
         match part:

@@ -1,7 +1,7 @@
 """Translates a chat client's messages into hub items, in their order. The role sets the content type (E-1, C-2, E-5).
 
-Reasoning, text and calls of one message become separate items. `cache_control` and other fields that the hub does not
-have are removed and reported as losses (E-4).
+Reasoning, text and calls of one message become separate items. `cache_control` and `prompt_cache_breakpoint` become the
+hub's cache marks (E-4). Fields that the hub does not have are removed and reported as losses.
 """
 
 from __future__ import annotations
@@ -23,12 +23,15 @@ from antiphon.dialects.chat.wire import (
     PlainPartIn,
     TextIn,
     ToolCallIn,
+    TypedPartIn,
 )
+from antiphon.dialects.common.cache_marks import CACHE_MARK, take_any_mark, with_mark
 from antiphon.dialects.common.history import InstructionsAndItems, call_from_block, output_from_block
 from antiphon.dialects.common.placeholders import replace_with_placeholder
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.errors import MissingField
 from antiphon.protocol import codec
+from antiphon.protocol.base import Shape
 from antiphon.protocol.content import (
     ContentParam,
     InputAudio,
@@ -56,7 +59,7 @@ from antiphon.protocol.losses import Losses
 
 
 def history_to_hub(messages: list[MessageIn], losses: Losses) -> InstructionsAndItems:
-    """E-4: leading system text becomes `instructions`; all other messages become items."""
+    """E-4: leading system text without cache marks becomes `instructions`; all other messages become items."""
     items = _ItemCollector(messages, losses)
     instructions: list[str] = []
     for index, message in enumerate(messages):
@@ -74,11 +77,11 @@ def _message(role: MessageRole, parts: list[ContentParam]) -> MessageParam:
 
 
 def _system_texts(message: MessageIn) -> list[TextIn] | None:
-    """Return the parts of a system message that contains only text."""
-    if message.role != "system" or message.content is None or message.content is UNSET:
+    """Return the parts of a system message that contains only text without cache marks."""
+    if message.role != "system" or message.content is None or message.content is UNSET or _is_marked(message):
         return None
     parts = _parts(message.content)
-    texts = [part for part in parts if isinstance(part, TextIn)]
+    texts = [part for part in parts if isinstance(part, TextIn) and not _is_marked(part)]
     return texts if len(texts) == len(parts) else None
 
 
@@ -102,7 +105,25 @@ class _ItemCollector:
 
     def add_message(self, message: MessageIn, index: int) -> None:
         path = f"messages[{index}]"
+        message, mark = take_any_mark(message)
         self._report_fields(message, path)
+        count = len(self.items)
+        self._add_items(message, index, path)
+        if mark is not None and not (len(self.items) > count and self._mark_end(mark)):
+            self._losses.add(f"{path}.{CACHE_MARK}", "a cache mark", "the message has no place for it")
+
+    def _mark_end(self, mark: Raw) -> bool:
+        """Mark the last item: the last part of a message, else the item. Return whether this is possible."""
+        item = self.items[-1]
+        if not isinstance(item, MessageParam):
+            self.items[-1] = with_mark(item, mark)
+            return True
+        if not isinstance(item.content, list) or not item.content or isinstance(item.content[-1], UnknownContent):
+            return False
+        self.items[-1] = replace(item, content=[*item.content[:-1], with_mark(item.content[-1], mark)])
+        return True
+
+    def _add_items(self, message: MessageIn, index: int, path: str) -> None:
         match message.role:
             case "assistant":
                 self._add_assistant(message, index, path)
@@ -154,8 +175,10 @@ class _ItemCollector:
             if parts:
                 self.items.append(_message(role, parts))
                 parts = []
-            report_unknown_fields(part, part_path, self._losses)
-            self.items.append(call_from_block(part) if isinstance(part, ToolUse) else output_from_block(part))
+            block, mark = take_any_mark(part)
+            report_unknown_fields(block, part_path, self._losses)
+            item = call_from_block(block) if isinstance(block, ToolUse) else output_from_block(block)
+            self.items.append(with_mark(item, mark))
         if parts or not content:
             self.items.append(_message(role, parts))
 
@@ -190,7 +213,12 @@ class _ItemCollector:
     def _part_to_hub(self, part: PlainPartIn, role: MessageRole, path: str) -> ContentParam:
         if isinstance(part, UnknownContent):
             return self._without_cache_control(part, path)
-        report_unknown_fields(part, path, self._losses)
+        plain, mark = take_any_mark(part)
+        report_unknown_fields(plain, path, self._losses)
+        converted: ContentParam = with_mark(self._content_to_hub(plain, role, path), mark)
+        return converted
+
+    def _content_to_hub(self, part: TypedPartIn, role: MessageRole, path: str) -> ContentParam:
         match part:
             case Text() | InputText() | OutputTextParam():
                 if isinstance(part, OutputTextParam) and (part.annotations or part.logprobs):
@@ -244,6 +272,10 @@ class _ItemCollector:
                 self._losses.add(
                     f"{path}.{name}", f"the field {name!r}", f"a message of the role {message.role!r} cannot have it"
                 )
+
+
+def _is_marked(shape: Shape) -> bool:
+    return take_any_mark(shape)[1] is not None
 
 
 def _parts(content: str | list[PartIn] | None | UnsetType) -> list[PartIn]:

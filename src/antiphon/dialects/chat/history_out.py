@@ -23,6 +23,7 @@ from antiphon.dialects.chat.wire import (
     ToolCallOut,
 )
 from antiphon.dialects.common import freeform_tools
+from antiphon.dialects.common.cache_marks import has_cache_marks, output_as_parts
 from antiphon.dialects.common.history import (
     AnsweredCall,
     AssistantTurn,
@@ -64,7 +65,8 @@ def general_history_from_hub(
 ) -> list[MessageOut]:
     """Return the messages of any conversation, in any order of items."""
     history = build_history(items, losses, wire.orphan_outputs)
-    messages = _MessageWriter(names, wire, losses, leading_system_texts)
+    uses_parts = wire.cache_marks != "none" and has_cache_marks(items)
+    messages = _MessageWriter(names, wire, losses, leading_system_texts, uses_parts=uses_parts)
     first_wanted_turn = _first_turn_with_wanted_reasoning(history.turns, wire)
     for index, turn in enumerate(history.turns):
         if type(turn) is AssistantTurn:
@@ -111,8 +113,17 @@ def _first_turn_with_wanted_reasoning(turns: list[HistoryTurn], wire: ChatWire) 
 class _MessageWriter:
     """Writes messages, turn by turn."""
 
-    def __init__(self, names: ToolNames, wire: ChatWire, losses: Losses, leading_system_texts: list[str]) -> None:
+    def __init__(
+        self,
+        names: ToolNames,
+        wire: ChatWire,
+        losses: Losses,
+        leading_system_texts: list[str],
+        *,
+        uses_parts: bool,
+    ) -> None:
         self._names = names
+        self._uses_parts = uses_parts  # also for texts, because some have cache marks
         self._wire = wire
         self._losses = losses
         self._content = ContentFromHub(wire, losses)
@@ -130,6 +141,10 @@ class _MessageWriter:
         self._message_losses.report_fields(turn)
         if message.role == "user":
             self._messages.append(MessageOut(role="user", content=self._user_content(turn)))
+            return
+        if self._wire.system == "anywhere" and self._uses_parts:
+            parts = self._content.text_parts(message.content, turn.path, "content", turn.first_part)
+            self._messages.append(MessageOut(role=self._system_role(message), content=parts))
             return
         text = "\n".join(self._content.texts(message.content, turn.path, "content", turn.first_part))
         if not text:
@@ -177,12 +192,12 @@ class _MessageWriter:
             self._add_results(turn.calls)
 
     def _user_content(self, turn: PlacedItem[MessageParam]) -> str | list[PartOut]:
-        if self._wire.text_content == "string":
-            text = plain_text(turn.item.content)
-            if text is not None:
-                return text
+        uses_parts = self._uses_parts or self._wire.text_content == "parts"
+        text = None if uses_parts else plain_text(turn.item.content)
+        if text is not None:
+            return text
         parts = self._content.parts(turn.item.content or "", turn.path, "content", turn.first_part)
-        return parts if self._wire.text_content == "parts" else text_or_parts(parts)
+        return parts if uses_parts else text_or_parts(parts)
 
     def _text_and_refusal(self, messages: list[PlacedItem[MessageParam]]) -> tuple[str, str | UnsetType]:
         """The text and the refusal of an assistant turn."""
@@ -261,11 +276,15 @@ class _MessageWriter:
         self, output: PlacedItem[ToolOutputParam], call_id: str, lifted_parts: list[PartOut]
     ) -> str | list[PartOut]:
         item = mark_failure_in_text(output.item)
+        if self._uses_parts:
+            item = output_as_parts(item)
         report_unknown_fields(item, output.path, self._losses)
         if isinstance(item.output, str):
             return item.output
         parts = self._content.parts(item.output, output.path, "output")
-        return text_or_parts(_lift_media(parts, call_id, lifted_parts) if self._wire.tool_images == "lift" else parts)
+        if self._wire.tool_images == "lift":
+            parts = _lift_media(parts, call_id, lifted_parts)
+        return parts if self._uses_parts else text_or_parts(parts)
 
 
 def _lift_media(parts: list[PartOut], call_id: str, lifted_parts: list[PartOut]) -> list[PartOut]:

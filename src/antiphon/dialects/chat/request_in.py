@@ -20,6 +20,7 @@ from antiphon.dialects.chat.wire import (
     RequestIn,
     UnknownFormat,
 )
+from antiphon.dialects.common.cache_marks import options_from_cache_control
 from antiphon.dialects.common.effort import EFFORT_OF_WORD
 from antiphon.dialects.common.request_fields import LOGPROBS
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
@@ -28,6 +29,7 @@ from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import (
     ENCRYPTED_IF_ANY,
     JsonSchemaFormatParam,
+    PromptCacheOptions,
     ReasoningConfigParam,
     Request,
     ServiceTier,
@@ -72,6 +74,8 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
         service_tier=_hub_value(chat.service_tier, TIER_OF_WORD, "service_tier", extra),
         safety_identifier=chat.safety_identifier,
         prompt_cache_key=chat.prompt_cache_key,
+        prompt_cache_retention=chat.prompt_cache_retention,
+        prompt_cache_options=_cache_options_to_hub(chat, losses),
         user=chat.user,
         store=chat.store,
         stream=chat.stream,
@@ -105,6 +109,16 @@ def _format_to_hub(chat: RequestIn, losses: Losses, extra: dict[str, Raw]) -> Te
             return UNSET
         case format:
             return format
+
+
+def _cache_options_to_hub(chat: RequestIn, losses: Losses) -> PromptCacheOptions | None | UnsetType:
+    """E-4: the `prompt_cache_options`, or the `cache_control` that other servers have for the whole request."""
+    if not chat.cache_control:
+        return chat.prompt_cache_options
+    if chat.prompt_cache_options:
+        losses.add("cache_control", "the field 'cache_control'", "'prompt_cache_options' is used instead")
+        return chat.prompt_cache_options
+    return options_from_cache_control(chat.cache_control)
 
 
 def _stream_options_to_hub(chat: RequestIn, extra: dict[str, Raw]) -> StreamOptions | UnsetType:

@@ -23,6 +23,7 @@ from antiphon.dialects.chat.wire import (
     RequestOut,
     ResponseFormatOut,
 )
+from antiphon.dialects.common.cache_marks import breakpoint_options, cache_control_from_options
 from antiphon.dialects.common.effort import supported_effort
 from antiphon.dialects.common.offered_tools import translate_tools_once
 from antiphon.dialects.common.request_fields import (
@@ -99,6 +100,11 @@ def request_from_hub(request: Request, wire: ChatWire = ChatWire()) -> tuple[byt
         service_tier=if_supported("service_tier", request.service_tier),
         safety_identifier=if_supported("safety_identifier", request.safety_identifier),
         prompt_cache_key=if_supported("prompt_cache_key", request.prompt_cache_key),
+        prompt_cache_retention=if_supported("prompt_cache_retention", request.prompt_cache_retention),
+        prompt_cache_options=_cache_options(request, wire, if_supported, losses),
+        cache_control=cache_control_from_options(request.prompt_cache_options, losses)
+        if request.prompt_cache_options and wire.cache_marks == "cache_control"
+        else UNSET,
         user=if_supported("user", request.user),
         stream=UNSET if request.stream is None else request.stream,
         stream_options=_stream_options(request, wire, losses),
@@ -189,6 +195,16 @@ def _requested_stream_options(request: Request) -> dict[str, Any]:
     )
 
 
+def _cache_options(
+    request: Request, wire: ChatWire, if_supported: SupportedFields, losses: Losses
+) -> dict[str, Any] | UnsetType:
+    """E-4: the cache options. Servers of the other form have a `cache_control` for the whole request."""
+    options = request.prompt_cache_options
+    if not options or wire.cache_marks == "cache_control":
+        return UNSET
+    return if_supported("prompt_cache_options", breakpoint_options(options, losses))
+
+
 def _effort(request: Request, wire: ChatWire, losses: Losses) -> ReasoningEffort | None | UnsetType:
     """RSN-4: replace a reasoning effort that the server does not support by the nearest one."""
     effort = request.reasoning.effort if request.reasoning else UNSET
@@ -223,7 +239,7 @@ def _extra_from_hub(request: Request, body: RequestOut, wire: ChatWire, losses: 
 ENCODER: Final = msgspec.json.Encoder()
 NO_TOOLS: Final = _OfferedTools((), UNSET, Losses())
 #: Fields of the hub that Chat does not have.
-UNSUPPORTED_FIELDS: Final = ("client_metadata", "prompt_cache_retention")
+UNSUPPORTED_FIELDS: Final = ("client_metadata",)
 #: Never set from unknown fields, because the reader of the response depends on them.
 RESERVED_FIELDS: Final = ("model", "messages", "stream", "stream_options", "n")
 #: Set by chat clients only.

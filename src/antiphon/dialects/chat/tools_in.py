@@ -19,6 +19,7 @@ from antiphon.dialects.chat.wire import (
     RequestIn,
     ToolIn,
 )
+from antiphon.dialects.common.cache_marks import take_any_mark, with_mark
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.errors import MissingField
 from antiphon.protocol.losses import Losses
@@ -71,6 +72,14 @@ def tool_choice_to_hub(chat: RequestIn, losses: Losses) -> ToolChoiceParam | Uns
 
 
 def _tool_to_hub(tool: ToolIn, path: str, losses: Losses) -> ToolParam:
+    if not isinstance(tool, FunctionToolIn | CustomToolIn):
+        return tool
+    unmarked, mark = take_any_mark(tool)
+    converted: ToolParam = with_mark(_client_tool_to_hub(unmarked, path, losses), mark)
+    return converted
+
+
+def _client_tool_to_hub(tool: FunctionToolIn | CustomToolIn, path: str, losses: Losses) -> ToolParam:
     match tool:
         case FunctionToolIn():
             report_unknown_fields(tool, path, losses)
@@ -90,21 +99,27 @@ def _tool_to_hub(tool: ToolIn, path: str, losses: Losses) -> ToolParam:
             if not tool.name:
                 raise MissingField(f"{path}.custom is missing: expected an object with a name", param=f"{path}.custom")
             return CustomTool(name=tool.name, description=tool.description, format=tool.format)
-        case _:
-            return tool
+        case _ as never:
+            assert_never(never)
 
 
 def _function_to_hub(function: FunctionIn, path: str, losses: Losses) -> FunctionToolParam:
+    function, mark = take_any_mark(function)
     report_unknown_fields(function, path, losses)
-    return FunctionToolParam(
-        name=function.name,
-        description=function.description,
-        parameters=function.parameters,
-        strict=bool(function.strict),  # the default of Chat; that of the hub differs
+    tool: FunctionToolParam = with_mark(
+        FunctionToolParam(
+            name=function.name,
+            description=function.description,
+            parameters=function.parameters,
+            strict=bool(function.strict),  # the default of Chat; that of the hub differs
+        ),
+        mark,
     )
+    return tool
 
 
 def _custom_to_hub(custom: CustomIn, path: str, losses: Losses) -> CustomTool:
+    custom, mark = take_any_mark(custom)
     report_unknown_fields(custom, path, losses)
     format: TextFormatOfTool | GrammarFormat | None | UnsetType
     match custom.format:
@@ -114,7 +129,8 @@ def _custom_to_hub(custom: CustomIn, path: str, losses: Losses) -> CustomTool:
             format = GrammarFormat(syntax=grammar.syntax, definition=grammar.definition)
         case other:
             format = other
-    return CustomTool(name=custom.name, description=custom.description, format=format)
+    tool: CustomTool = with_mark(CustomTool(name=custom.name, description=custom.description, format=format), mark)
+    return tool
 
 
 def _choice_to_hub(

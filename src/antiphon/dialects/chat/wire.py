@@ -28,6 +28,7 @@ from antiphon.protocol.content import (
 from antiphon.protocol.request import (
     JsonObjectFormat,
     Metadata,
+    PromptCacheOptions,
     ReasoningEffort,
     ShortKey,
     TextFormat,
@@ -99,6 +100,8 @@ class ChatWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     strict_tools: bool = True
     #: Whether the server accepts `stream_options.include_usage`.
     stream_usage: bool = True
+    #: The form of cache marks: `prompt_cache_breakpoint` on parts, `cache_control` on texts, or none (E-4).
+    cache_marks: Literal["prompt_cache_breakpoint", "cache_control", "none"] = "none"
     #: Optional request fields that the server accepts. Others are reported as losses.
     fields: tuple[str, ...] = (
         "temperature",
@@ -182,6 +185,8 @@ class PartOut(Struct, frozen=True, kw_only=True, gc=False):
     image_url: dict[str, str] | UnsetType = UNSET
     file: dict[str, str] | UnsetType = UNSET
     input_audio: dict[str, str] | UnsetType = UNSET
+    cache_control: dict[str, Any] | UnsetType = UNSET
+    prompt_cache_breakpoint: Raw | UnsetType = UNSET
 
 
 class MessageOut(Struct, frozen=True, kw_only=True, gc=False):
@@ -230,6 +235,9 @@ class RequestOut(Struct, frozen=True, kw_only=True, gc=False):
     service_tier: str | UnsetType = UNSET
     safety_identifier: str | UnsetType = UNSET
     prompt_cache_key: str | UnsetType = UNSET
+    prompt_cache_retention: str | UnsetType = UNSET
+    prompt_cache_options: dict[str, Any] | UnsetType = UNSET
+    cache_control: dict[str, Any] | UnsetType = UNSET
     user: str | UnsetType = UNSET
     stream: bool | UnsetType = UNSET
     stream_options: dict[str, Any] | UnsetType = UNSET
@@ -259,7 +267,8 @@ class FilePartIn(Shape, frozen=True, kw_only=True, tag="file"):
 
 # Clients also send the text types of the hub (C-2).
 TextIn = Text | InputText | OutputTextParam
-PlainPartIn = TextIn | ImagePartIn | InputAudio | FilePartIn | Refusal | UnknownContent
+TypedPartIn = TextIn | ImagePartIn | InputAudio | FilePartIn | Refusal
+PlainPartIn = TypedPartIn | UnknownContent
 # E-1: some clients put calls and results into the content, as in the Messages API.
 PartIn = PlainPartIn | ToolUse | ToolResult
 
@@ -417,6 +426,9 @@ class RequestIn(Shape, frozen=True, kw_only=True):
     metadata: Metadata | None | UnsetType = UNSET
     safety_identifier: ShortKey | None | UnsetType = UNSET
     prompt_cache_key: ShortKey | None | UnsetType = UNSET
+    prompt_cache_retention: str | None | UnsetType = UNSET
+    prompt_cache_options: PromptCacheOptions | None | UnsetType = UNSET
+    cache_control: dict[str, Any] | None | UnsetType = UNSET  # of some servers, for the whole request
     user: str | None | UnsetType = UNSET
     store: bool | None | UnsetType = UNSET
     stream: bool | None | UnsetType = UNSET

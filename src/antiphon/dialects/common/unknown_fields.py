@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, Raw
 
+from antiphon.dialects.common.cache_marks import CACHE_CONTROL, CACHE_MARK, NO_CACHE_MARKS
 from antiphon.protocol.base import Shape
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
@@ -21,7 +22,8 @@ def report_unknown_fields(shape: Shape, path: str, losses: Losses) -> None:
         return
     for name, raw in shape.extra.items():
         if name not in REDUNDANT_FIELDS and bytes(raw) not in EMPTY_VALUES:
-            losses.add(f"{path}.{name}", f"the field {name!r}", LOSS_REASONS.get(name, "the API has no equivalent"))
+            what, why = LOST_FIELDS.get(name, (f"the field {name!r}", "the API has no equivalent"))
+            losses.add(f"{path}.{name}", what, why)
 
 
 def is_handled_by_gateway(name: str, raw: Raw, request: Request) -> bool:
@@ -48,4 +50,8 @@ HANDLED_FIELDS: Final = {
     "messages:thinking": {"type", "budget_tokens"},
     "messages:output_config": {"effort"},
 }
-LOSS_REASONS: Final = {"cache_control": "the server manages its cache itself"}  # E-4
+#: E-4: how the loss of a cache mark is reported.
+LOST_FIELDS: Final = {
+    CACHE_MARK: ("a cache mark", NO_CACHE_MARKS),
+    CACHE_CONTROL: (f"the field {CACHE_CONTROL!r}", NO_CACHE_MARKS),
+}

@@ -253,6 +253,7 @@ UNSUPPORTED_FIELDS: Final = (
     "safety_identifier",
     "prompt_cache_key",
     "prompt_cache_retention",
+    "prompt_cache_options",
     "client_metadata",
     "user",
 )

@@ -1,9 +1,9 @@
 """Translates a client's content blocks and citations to hub content parts.
 
-Other members of a block (`cache_control`, for example) travel in `extra` and reach servers of this dialect. A block
-without an equivalent in the hub travels unchanged. A citation belongs to a whole text block here, and to a range of
-text in the hub. A web citation is the hub's `url_citation`, with the members that its server needs back in `extra`.
-Citations of documents, which only this dialect has, travel as unknown annotations.
+`cache_control` becomes the hub's cache mark (E-4). Other members that the hub does not have travel in `extra` and reach
+servers of this dialect. A block without an equivalent in the hub travels unchanged. A citation belongs to a whole text
+block here, and to a range of text in the hub. A web citation is the hub's `url_citation`, with the members that its
+server needs back in `extra`. Citations of documents, which only this dialect has, travel as unknown annotations.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, assert_never
 
 from msgspec import UNSET, Raw, UnsetType
 
+from antiphon.dialects.common.cache_marks import CACHE_MARK, mark_from_cache_control
 from antiphon.dialects.messages.wire import (
     CITATION_SERVER_MEMBERS,
     PREFIX,
@@ -67,8 +68,9 @@ def extra_fields_of(block: Any, **others: Any) -> dict[str, Raw] | UnsetType:
     if not block.extra and not block.cache_control and not others:
         return UNSET
     cache_control: CacheControl = block.cache_control
-    filename = {"cache_control": cache_control or UNSET, **others}
-    extra = {name: Raw(codec.encode(value)) for name, value in filename.items() if value is not UNSET}
+    extra = {name: Raw(codec.encode(value)) for name, value in others.items() if value is not UNSET}
+    if cache_control:
+        extra[CACHE_MARK] = mark_from_cache_control(cache_control)
     return {**(block.extra or {}), **extra} or UNSET
 
 

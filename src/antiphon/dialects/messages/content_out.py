@@ -1,7 +1,7 @@
 """Translates content of hub messages and tool outputs to blocks. Unsupported content becomes a note and a loss.
 
-Block members that a client of this dialect set (`cache_control`, for example) are restored; any other unknown field is
-a loss. Blank texts are left out, because servers refuse them.
+A cache mark becomes `cache_control` (E-4). Block members that a client of this dialect set are restored; any other
+unknown field is a loss. Blank texts are left out, because servers refuse them.
 """
 
 from __future__ import annotations
@@ -10,8 +10,15 @@ import base64
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Raw, UnsetType
 
+from antiphon.dialects.common.cache_marks import (
+    CACHE_CONTROL,
+    cache_control_from_mark,
+    is_breakpoint,
+    mark_of,
+    take_mark,
+)
 from antiphon.dialects.common.placeholders import replace_with_placeholder
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.messages.wire import (
@@ -47,9 +54,11 @@ from antiphon.protocol.losses import Losses
 class ContentFromHub:
     """Translates parts for one server; `path` and `member` locate their list in the request."""
 
-    def __init__(self, wire: MessagesWire, losses: Losses) -> None:
+    def __init__(self, wire: MessagesWire, losses: Losses, cache_ttl: str | None | UnsetType = UNSET) -> None:
         self._wire = wire
         self._losses = losses
+        self._cache_ttl = cache_ttl  # of the whole request
+        self.has_breakpoints = False
 
     def blocks(self, content: str | Sequence[ContentParam], path: str, member: str, first: int = 0) -> list[Block]:
         """Blocks for user messages and tool outputs, which allow every kind of part."""
@@ -69,12 +78,9 @@ class ContentFromHub:
         """Add those unknown fields of `shape` that this dialect has (`native_names`); others are losses."""
         if not shape.extra:
             return block
-        native_fields = {name: raw for name, raw in shape.extra.items() if name in native_names}
-        report_unknown_fields(
-            Shape(extra={name: raw for name, raw in shape.extra.items() if name not in native_names}),
-            path,
-            self._losses,
-        )
+        mark = mark_of(shape)
+        self.has_breakpoints = self.has_breakpoints or (mark is not None and is_breakpoint(mark))
+        native_fields = native_members(shape, path, native_names, self._losses, self._cache_ttl)
         return {**block_to_dict(block), **native_fields} if native_fields else block
 
     def _blocks_of_part(self, part: ContentParam, path: str) -> Iterable[Block]:
@@ -158,6 +164,20 @@ class ContentFromHub:
 
     def _placeholder_block(self, part: ContentParam, path: str, why: str) -> TextBlock:
         return TextBlock(text=replace_with_placeholder(part, path, why, self._losses))
+
+
+def native_members(
+    shape: Shape, path: str, native_names: Collection[str], losses: Losses, cache_ttl: str | None | UnsetType
+) -> dict[str, Any]:
+    """The unknown fields of `shape` that this dialect has (`native_names`), and its cache mark; others are losses."""
+    rest, mark = take_mark(shape)
+    members = {name: raw for name, raw in (rest.extra or {}).items() if name in native_names}
+    report_unknown_fields(
+        Shape(extra={name: raw for name, raw in (rest.extra or {}).items() if name not in native_names}), path, losses
+    )
+    if mark is not None:
+        members[CACHE_CONTROL] = cache_control_from_mark(mark, path, losses, cache_ttl)
+    return members
 
 
 def block_to_dict(block: Block) -> dict[str, Any]:
@@ -244,9 +264,9 @@ def _decode_text(data: str) -> str | None:
 
 
 NO_EQUIVALENT: Final = "the API has no equivalent"
-TEXT_FIELDS: Final = frozenset({"cache_control", "citations"})
-IMAGE_FIELDS: Final = frozenset({"cache_control", "transformations"})
-DOCUMENT_FIELDS: Final = frozenset({"cache_control", "citations", "context"})
+TEXT_FIELDS: Final = frozenset({CACHE_CONTROL, "citations"})
+IMAGE_FIELDS: Final = frozenset({CACHE_CONTROL, "transformations"})
+DOCUMENT_FIELDS: Final = frozenset({CACHE_CONTROL, "citations", "context"})
 #: Blocks of this dialect that the hub has no part for, by type.
 NATIVE_BLOCKS: Final = frozenset(
     {"search_result", "container_upload", "tool_reference", "browser_state", "document", "image"}

@@ -12,7 +12,7 @@ import hashlib
 import re
 from typing import Any, Final, NamedTuple
 
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Raw, UnsetType
 
 from antiphon.dialects.common import freeform_tools
 from antiphon.dialects.common.call_arguments import arguments_as_object, arguments_or_wrapper
@@ -60,6 +60,8 @@ from antiphon.protocol.request import Request, input_items
 class SystemAndMessages(NamedTuple):
     system: list[Block]
     messages: list[MessageOut]
+    #: Whether cache marks came from a client of an API whose rules differ.
+    has_breakpoints: bool = False
 
     @property
     def ends_with_assistant(self) -> bool:
@@ -84,15 +86,21 @@ def history_from_hub(
     plain = plain_messages(items, names)
     if plain is not None:
         return SystemAndMessages([TextBlock(text=text) for text in leading_system_texts if text.strip()], plain)
-    return general_history_from_hub(items, names, wire, losses, leading_system_texts)
+    cache_ttl = request.prompt_cache_options.ttl if request.prompt_cache_options else UNSET
+    return general_history_from_hub(items, names, wire, losses, leading_system_texts, cache_ttl)
 
 
 def general_history_from_hub(
-    items: list[ItemParam], names: ToolNames, wire: MessagesWire, losses: Losses, leading_system_texts: list[str]
+    items: list[ItemParam],
+    names: ToolNames,
+    wire: MessagesWire,
+    losses: Losses,
+    leading_system_texts: list[str],
+    cache_ttl: str | None | UnsetType = UNSET,
 ) -> SystemAndMessages:
     """Like `history_from_hub`, for any conversation: the items are put in order first."""
     history = build_history([_as_message_item(item) for item in items], losses, wire.orphan_outputs)
-    messages = _MessageWriter(names, wire, losses, leading_system_texts)
+    messages = _MessageWriter(names, wire, losses, leading_system_texts, cache_ttl)
     for turn in history.turns:
         if type(turn) is AssistantTurn:
             messages.add_assistant(turn)
@@ -151,11 +159,18 @@ def _as_message_item(item: ItemParam) -> ItemParam:
 class _MessageWriter:
     """Collects messages, turn by turn."""
 
-    def __init__(self, names: ToolNames, wire: MessagesWire, losses: Losses, leading_system_texts: list[str]) -> None:
+    def __init__(
+        self,
+        names: ToolNames,
+        wire: MessagesWire,
+        losses: Losses,
+        leading_system_texts: list[str],
+        cache_ttl: str | None | UnsetType,
+    ) -> None:
         self._names = names
         self._wire = wire
         self._losses = losses
-        self._content = ContentFromHub(wire, losses)
+        self._content = ContentFromHub(wire, losses, cache_ttl)
         self._system: list[Block] = [TextBlock(text=text) for text in leading_system_texts if text.strip()]
         self._messages: list[MessageOut] = []
         self._pending_system: list[Block] = []  # until a system message is allowed
@@ -179,7 +194,7 @@ class _MessageWriter:
         if last.role == "assistant" and text != text.rstrip():
             self._losses.add("input", "white space at the end of the last assistant message", "the server refuses it")
             last.content[-1] = replace_text(last.content[-1], text.rstrip())
-        return SystemAndMessages(self._system, self._messages)
+        return SystemAndMessages(self._system, self._messages, self._content.has_breakpoints)
 
     def add_message(self, turn: PlacedItem[MessageParam]) -> None:
         message = turn.item

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from msgspec import UNSET, Raw, UnsetType
 
+from antiphon.dialects.common.cache_marks import options_from_cache_control
 from antiphon.dialects.common.effort import EFFORT_OF_WORD, effort_of
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.messages.history_in import history_to_hub
@@ -67,6 +68,9 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
         reasoning=ReasoningConfigParam(effort=effort) if effort else UNSET,
         user=client_request.metadata.user_id if client_request.metadata else UNSET,
         service_tier=tier,
+        prompt_cache_options=options_from_cache_control(client_request.cache_control)
+        if client_request.cache_control
+        else UNSET,
         stream=client_request.stream,
         store=False,
         extra=_extra(client_request, effort, tier),

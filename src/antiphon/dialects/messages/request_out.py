@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar, get_args
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+from antiphon.dialects.common.cache_marks import NO_CACHE_MARKS, cache_control_from_options
 from antiphon.dialects.common.offered_tools import translate_tools_once
 from antiphon.dialects.common.request_fields import (
     SupportedFields,
@@ -22,6 +23,7 @@ from antiphon.dialects.common.request_fields import (
 )
 from antiphon.dialects.common.tool_names import ToolNames
 from antiphon.dialects.common.unknown_fields import is_handled_by_gateway
+from antiphon.dialects.messages.cache_marks_out import limit_cache_marks
 from antiphon.dialects.messages.history_out import history_from_hub
 from antiphon.dialects.messages.schemas import enforceable_schema
 from antiphon.dialects.messages.thinking_out import THINKING_FIELD, ThinkingFromHub
@@ -77,6 +79,8 @@ def request_from_hub(request: Request, wire: MessagesWire = MessagesWire()) -> t
         cache_control=settings.cache_control(),
         stream=UNSET if request.stream is None else request.stream,
     )
+    if history.has_breakpoints:
+        limit_cache_marks(history, body.cache_control, losses)
     report_unsupported_fields(request, UNSUPPORTED_FIELDS, KNOWN_INCLUDES, losses)
     if request.text and request.text.verbosity:
         losses.add("text.verbosity", f"the verbosity {request.text.verbosity!r}", "the API has no equivalent")
@@ -161,14 +165,16 @@ class _Settings:
             self._losses.add("service_tier", f"the service tier {requested!r}", "the server does not support it")
         return UNSET if tier is None else self._if_supported("service_tier", tier)
 
-    def cache_control(self) -> dict[str, str] | UnsetType:
-        """A hint that the prompt will be repeated. The server does not use the client's cache key."""
+    def cache_control(self) -> dict[str, Any] | UnsetType:
+        """E-4: the cache options of the client, or a hint that the prompt will be repeated. The server has no cache
+        key.
+        """
         request = self._request
-        if PREFIX + "cache_control" in self._extra or not (request.prompt_cache_key or request.prompt_cache_retention):
-            return UNSET
         if request.prompt_cache_key:
-            self._losses.add("prompt_cache_key", "the field 'prompt_cache_key'", "the server manages its cache itself")
-        if not self._wire.auto_cache:
+            self._losses.add("prompt_cache_key", "the field 'prompt_cache_key'", NO_CACHE_MARKS)
+        if request.prompt_cache_options:
+            return cache_control_from_options(request.prompt_cache_options, self._losses)
+        if not self._wire.auto_cache or not (request.prompt_cache_key or request.prompt_cache_retention):
             return UNSET
         return {"type": "ephemeral", "ttl": "1h"} if request.prompt_cache_retention == "24h" else {"type": "ephemeral"}
 

@@ -19,9 +19,9 @@ from antiphon.dialects.common.placeholders import type_of
 from antiphon.dialects.common.schema_budget import SchemaBudget, SchemaCounter
 from antiphon.dialects.common.tool_names import ToolNames, ToolRef
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
+from antiphon.dialects.messages.content_out import native_members
 from antiphon.dialects.messages.schemas import enforceable_schema
 from antiphon.dialects.messages.wire import MessagesWire, ToolChoiceOut, ToolOut
-from antiphon.protocol.base import Shape
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 from antiphon.protocol.tools import (
@@ -175,13 +175,9 @@ def _custom_tool(tool: CustomTool, name: str, path: str, losses: Losses) -> Tool
 def _with_fields(tool_out: ToolOut, tool: FunctionToolParam | CustomTool, path: str, losses: Losses) -> Any:
     if not tool.extra:
         return tool_out
-    native_fields = {name: raw for name, raw in tool.extra.items() if name in TOOL_FIELDS}
-    report_unknown_fields(
-        Shape(extra={name: raw for name, raw in tool.extra.items() if name not in TOOL_FIELDS}), path, losses
-    )
     return {
         **{name: value for name in ToolOut.__struct_fields__ if (value := getattr(tool_out, name)) is not UNSET},
-        **native_fields,
+        **native_members(tool, path, TOOL_FIELDS, losses, UNSET),
     }
 
 

@@ -83,7 +83,8 @@ class MessagesWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     orphan_outputs: Literal["error", "synthesize", "text"] = "error"
     #: Whether a request may set both `temperature` and `top_p`.
     both_samplings: bool = True
-    #: Whether the server caches the prompt if the request has a top-level `cache_control`.
+    #: Whether a client's cache key or retention becomes a top-level `cache_control`, with which the server chooses the
+    #: cache mark itself.
     auto_cache: bool = False
     #: Optional request fields that the server accepts; others are reported as losses.
     fields: tuple[str, ...] = ("temperature", "top_p", "top_k", "stop_sequences", "metadata")
@@ -218,7 +219,7 @@ class RequestOut(Struct, frozen=True, kw_only=True, gc=False):
     stop_sequences: list[str] | UnsetType = UNSET
     metadata: dict[str, str] | UnsetType = UNSET
     service_tier: str | UnsetType = UNSET
-    cache_control: dict[str, str] | UnsetType = UNSET
+    cache_control: dict[str, Any] | UnsetType = UNSET
     stream: bool | UnsetType = UNSET
 
 
@@ -387,6 +388,7 @@ class RequestIn(Shape, frozen=True, kw_only=True):
     stop_sequences: list[str] | None | UnsetType = UNSET
     top_k: int | None | UnsetType = UNSET
     context_management: dict[str, Any] | None | UnsetType = UNSET
+    cache_control: CacheControl = UNSET
     # A conversation that the server stores; not supported here.
     thread: dict[str, Any] | None | UnsetType = UNSET
 

@@ -12,6 +12,18 @@ from typing import Final, TypeVar, get_args
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from antiphon.dialects.common.cache_marks import (
+    CACHE_CONTROL,
+    CACHE_MARK,
+    OutputT,
+    breakpoint_from_mark,
+    breakpoint_options,
+    has_cache_marks,
+    mark_of,
+    output_as_parts,
+    with_mark,
+    without_mark,
+)
 from antiphon.dialects.common.effort import supported_effort
 from antiphon.dialects.common.envelope import unseal_reasoning
 from antiphon.dialects.common.model_names import matches_any
@@ -24,6 +36,7 @@ from antiphon.dialects.responses.tools_out import FlatTools
 from antiphon.dialects.responses.wire import ResponsesWire
 from antiphon.errors import UnsupportedParameter
 from antiphon.protocol import codec
+from antiphon.protocol.base import Shape
 from antiphon.protocol.content import (
     ContentParam,
     InputText,
@@ -45,10 +58,17 @@ from antiphon.protocol.items import (
     UnknownItem,
 )
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.request import ENCRYPTED_IF_ANY, JsonObjectFormat, JsonSchemaFormatParam, Request
+from antiphon.protocol.request import (
+    ENCRYPTED_IF_ANY,
+    JsonObjectFormat,
+    JsonSchemaFormatParam,
+    PromptCacheOptions,
+    Request,
+)
 from antiphon.protocol.tools import UnknownTool, UnknownToolChoice
 
 T = TypeVar("T", bound=Struct)
+P = TypeVar("P", bound=ContentParam)
 TextPart = InputText | OutputTextParam | Text | SummaryText | ReasoningText | Refusal
 
 
@@ -62,9 +82,11 @@ def request_from_hub(request: Request, wire: ResponsesWire = ResponsesWire()) ->
         )
     request = _with_supported_include(request, wire, losses)
     request = _with_supported_effort(request, wire, losses)
+    accepts_marks = matches_any(request.model or "", wire.breakpoint_models)
+    request = _with_cache_options(_without_tool_marks(request, losses), accepts_marks, losses)
     flat = FlatTools(request, losses) if wire.extension_tools == "flatten" else None
     if isinstance(request.input, list):
-        request = _InputRewriter(wire, losses, flat).rewrite(request, request.input)
+        request = _InputRewriter(wire, losses, flat, accepts_marks).rewrite(request, request.input)
     if flat is not None:
         request = replace(request, tools=flat.tools, tool_choice=flat.flatten_choice(request.tool_choice))
     request = _without_foreign_tools(_without_foreign_fields(request, losses), losses)
@@ -85,12 +107,15 @@ def _check_format(request: Request) -> None:
 class _InputRewriter:
     """Rewrites the input items of one request for the server."""
 
-    def __init__(self, wire: ResponsesWire, losses: Losses, flat: FlatTools | None) -> None:
+    def __init__(self, wire: ResponsesWire, losses: Losses, flat: FlatTools | None, accepts_marks: bool) -> None:
         self._wire = wire
         self._losses = losses
         self._flat_tools = flat
+        self._accepts_marks = accepts_marks
+        self._outputs_as_parts = False
 
     def rewrite(self, request: Request, items: list[ItemParam]) -> Request:
+        self._outputs_as_parts = self._accepts_marks and has_cache_marks(items)
         new_items = [self._rewrite_item(item, f"input[{index}]") for index, item in enumerate(items)]
         return replace(request, input=[item for item in new_items if item is not None])
 
@@ -99,11 +124,11 @@ class _InputRewriter:
             case None:
                 return None
             case MessageParam() as item:
-                return self._without_bookkeeping(self._rewrite_message(item, path))
+                return self._without_bookkeeping(self._rewrite_message(item, path), path)
             case ReasoningParam() as item:
                 return self._rewrite_reasoning(item, path)
             case FunctionCallOutputParam() | CustomToolCallOutputParam() as item:
-                return self._without_bookkeeping(mark_failure_in_text(item))
+                return self._without_bookkeeping(self._rewrite_output(mark_failure_in_text(item), path), path)
             case UnknownItem() as item:
                 if item.kind.startswith(FOREIGN_PREFIXES):
                     self._losses.add(path, f"an item of type {item.kind!r}", FOREIGN_REASON)
@@ -113,12 +138,13 @@ class _InputRewriter:
                     return None
                 return item
             case item:
-                return self._without_bookkeeping(item)
+                return self._without_bookkeeping(item, path)
 
-    def _without_bookkeeping(self, item: T) -> T:
-        """Remove redundant fields, and the status if the server does not accept it."""
+    def _without_bookkeeping(self, item: T, path: str) -> T:
+        """Remove redundant fields, a cache mark, and the status if the server does not accept it."""
         if self._wire.status_fields == "drop" and getattr(item, "status", UNSET) is not UNSET:
             item = replace(item, status=UNSET)
+        item = without_mark(item, path, self._losses)
         extra = getattr(item, "extra", UNSET)
         if extra and not REDUNDANT_FIELDS.isdisjoint(extra):
             item = replace(
@@ -140,7 +166,25 @@ class _InputRewriter:
         """C-2: content of user, system and developer messages is `input_*`, whatever type the client sent."""
         if isinstance(part, UnknownContent):
             return self._unknown_part(part, path)
-        return self._input_text(part, path) if isinstance(part, TextPart) else part
+        return self._with_breakpoint(self._input_text(part, path) if isinstance(part, TextPart) else part, path)
+
+    def _with_breakpoint(self, part: P, path: str) -> P:
+        """E-4: the cache mark of a part in the form of this API."""
+        mark = mark_of(part) if isinstance(part, Shape) else None
+        if mark is None:
+            return part
+        if not self._accepts_marks:
+            return without_mark(part, path, self._losses)
+        marked: P = with_mark(part, breakpoint_from_mark(mark, path, self._losses))
+        return marked
+
+    def _rewrite_output(self, item: OutputT, path: str) -> OutputT:
+        if self._outputs_as_parts:
+            item = output_as_parts(item)
+        if isinstance(item.output, str):
+            return item
+        parts = [self._with_breakpoint(part, f"{path}.output[{index}]") for index, part in enumerate(item.output)]
+        return replace(item, output=parts)
 
     def _unknown_part(self, part: UnknownContent, path: str) -> ContentParam | None:
         if not part.kind.startswith(FOREIGN_PREFIXES):
@@ -174,6 +218,7 @@ class _InputRewriter:
     def _assistant_part(self, part: ContentParam, path: str) -> ContentParam | None:
         """C-2: assistant text is `output_text` or `refusal`, unless the server wants `input_text`."""
         if isinstance(part, TextPart):
+            part = without_mark(part, path, self._losses)
             if self._wire.assistant_content == "input_text":
                 return self._input_text(part, path)
             is_output = isinstance(part, OutputTextParam | Refusal)
@@ -200,7 +245,7 @@ class _InputRewriter:
             if item.content:
                 self._losses.add(f"{path}.content", "the text of earlier reasoning", "its sealed form is sent")
                 item = replace(item, content=UNSET)
-        return self._without_bookkeeping(item)
+        return self._without_bookkeeping(item, path)
 
     def _unseal(self, item: ReasoningParam, path: str) -> ReasoningParam | None:
         """RSN-2: return the server's own reasoning as it was sent. Content without our envelope passes unchanged."""
@@ -245,6 +290,27 @@ def _with_supported_effort(request: Request, wire: ResponsesWire, losses: Losses
         return request
     supported = supported_effort(effort, wire.efforts, losses)
     return replace(request, reasoning=replace(request.reasoning, effort=supported))
+
+
+def _without_tool_marks(request: Request, losses: Losses) -> Request:
+    """E-4: tools have no place for cache marks."""
+    if not any(CACHE_MARK in (getattr(tool, "extra", None) or ()) for tool in request.tools or ()):
+        return request
+    tools = [without_mark(tool, f"tools[{index}]", losses) for index, tool in enumerate(request.tools or ())]
+    return replace(request, tools=tools)
+
+
+def _with_cache_options(request: Request, accepts_marks: bool, losses: Losses) -> Request:
+    """E-4: the cache options in the form of this API."""
+    options = request.prompt_cache_options
+    if not options:
+        return request
+    if not accepts_marks:
+        losses.add("prompt_cache_options", "the field 'prompt_cache_options'", "the model does not support it")
+        return replace(request, prompt_cache_options=UNSET)
+    if not options.extra or CACHE_CONTROL not in options.extra:
+        return request
+    return replace(request, prompt_cache_options=PromptCacheOptions(**breakpoint_options(options, losses)))
 
 
 def _text_of(part: TextPart) -> str:

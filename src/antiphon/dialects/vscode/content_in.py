@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, get_args
 
 from msgspec import UNSET, Raw
 
+from antiphon.dialects.common.cache_marks import CACHE_CONTROL, mark_from_cache_control
 from antiphon.dialects.common.tool_errors import ERROR_MARK
 from antiphon.dialects.vscode.wire import ContentChoicesIn, EditorPartKind, PartIn
 from antiphon.errors import InvalidValue, MissingField
@@ -112,11 +113,11 @@ def assistant_data_to_text(part: PartIn, path: str, losses: Losses) -> str:
 
 
 def cache_marker(part: PartIn, path: str) -> Raw | None:
-    """Return the value of `cache_control`, or None if the part is another mark."""
+    """Return the hub's cache mark, or None if the part is another mark."""
     if part.mime_type != CACHE_CONTROL:
         return None
     kind = decode_bytes(require_member(part.data, f"{path}.data"), f"{path}.data")
-    return EPHEMERAL if kind == b"ephemeral" else None
+    return mark_from_cache_control({"type": "ephemeral"}) if kind == b"ephemeral" else None
 
 
 def result_to_hub(part: PartIn, path: str, choices: ContentChoicesIn, losses: Losses) -> FunctionCallOutputParam:
@@ -197,8 +198,6 @@ def _leaf_texts(root: dict[str, Any]) -> list[str]:
 
 
 KINDS: Final[dict[str, EditorPartKind]] = {kind: kind for kind in get_args(EditorPartKind)}
-CACHE_CONTROL: Final = "cache_control"
-EPHEMERAL: Final = Raw(b'{"type":"ephemeral"}')
 VALUE_MEMBERS: Final = frozenset({"type", "value", "$mid", "audience"})
 DATA_MEMBERS: Final = frozenset({"type", "mimeType", "data", "$mid", "audience"})
 IMAGE_NOTE: Final = binary_placeholder("image")

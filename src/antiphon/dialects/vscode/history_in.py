@@ -13,10 +13,10 @@ import re
 from typing import Any, Final, assert_never
 
 from msgspec import UNSET
-from msgspec.structs import replace
 
+from antiphon.dialects.common.cache_marks import CACHE_CONTROL, NO_CACHE_MARKS, with_mark
 from antiphon.dialects.common.history import InstructionsAndItems
-from antiphon.dialects.common.unknown_fields import LOSS_REASONS, report_unknown_fields
+from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.vscode.content_in import (
     assistant_data_to_text,
     cache_marker,
@@ -158,7 +158,7 @@ class _MessageSplitter:
         if not marked or isinstance(marked[-1], ReasoningParam):
             self._losses.add(path, "a cache mark", "there is no part before it")
             return
-        marked[-1] = replace(marked[-1], extra={**(marked[-1].extra or {}), "cache_control": mark})
+        marked[-1] = with_mark(marked[-1], mark)
 
     def _call_to_hub(self, part: PartIn, path: str) -> FunctionCallParam:
         """A-4: translate a call. The editor's input is an object; the hub's is JSON text."""
@@ -210,7 +210,7 @@ def _report_marks(message: MessageIn, path: str, losses: Losses) -> None:
         return
     for index, part in enumerate(message.content):
         if isinstance(part, PartIn) and part_kind(part) == "data":
-            why = LOSS_REASONS.get(str(part.mime_type), "only the editor uses it")
+            why = NO_CACHE_MARKS if part.mime_type == CACHE_CONTROL else "only the editor uses it"
             losses.add(f"{path}.content[{index}]", f"the mark {part.mime_type!r}", why)
 
 

@@ -12,7 +12,13 @@ from msgspec import Struct
 
 from antiphon.profiles.quirks.assistant import assistant_as_string
 from antiphon.profiles.quirks.content import StringsAsPartsOptions, parts_as_strings, strings_as_parts
-from antiphon.profiles.quirks.items import OnlyItemsOptions, drop_item_ids, only_items, strip_cache_control
+from antiphon.profiles.quirks.items import (
+    OnlyItemsOptions,
+    StripCacheControlOptions,
+    drop_item_ids,
+    only_items,
+    strip_cache_control,
+)
 from antiphon.profiles.quirks.media import files_as_notes, images_as_notes, media_as_notes
 from antiphon.profiles.quirks.reasoning import ReasoningAsTextOptions, drop_reasoning, open_reasoning, reasoning_as_text
 from antiphon.profiles.quirks.rewriting import NoOptions
@@ -52,7 +58,7 @@ QUIRKS: Final[dict[str, QuirkDefinition]] = {
     "reasoning_as_text": QuirkDefinition(reasoning_as_text, ReasoningAsTextOptions),
     "shorten_user": QuirkDefinition(shorten_user, ShortenUserOptions),
     "strings_as_parts": QuirkDefinition(strings_as_parts, StringsAsPartsOptions),
-    "strip_cache_control": QuirkDefinition(strip_cache_control),
+    "strip_cache_control": QuirkDefinition(strip_cache_control, StripCacheControlOptions),
     "system_as_developer": QuirkDefinition(system_as_developer),
     "system_to_instructions": QuirkDefinition(system_to_instructions, SystemToInstructionsOptions),
     "tool_history_as_text": QuirkDefinition(tool_history_as_text),

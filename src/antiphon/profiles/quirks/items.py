@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, get_args
+from typing import Any, Final, Literal, get_args
 
 import msgspec
 from msgspec import UNSET, Raw, Struct
 from msgspec.structs import replace
 
+from antiphon.dialects.common.cache_marks import CACHE_CONTROL, CACHE_MARK
 from antiphon.dialects.common.placeholders import type_of
 from antiphon.profiles.quirks.rewriting import NoOptions, are_identical, change_items
 from antiphon.protocol.base import Shape, Unknown, is_extension_type
@@ -70,9 +71,14 @@ def drop_item_ids(request: Request, _losses: Losses, _options: NoOptions) -> Req
     return change_items(request, change)
 
 
-def strip_cache_control(request: Request, losses: Losses, _options: NoOptions) -> Request:
-    """E-4: remove `cache_control` from every part of the request."""
-    stripped: Request = _strip_value(request, "", losses)
+class StripCacheControlOptions(Struct, frozen=True, forbid_unknown_fields=True):
+    #: The fields to remove.
+    names: tuple[Literal["cache_control", "prompt_cache_breakpoint"], ...] = (CACHE_CONTROL, CACHE_MARK)
+
+
+def strip_cache_control(request: Request, losses: Losses, options: StripCacheControlOptions) -> Request:
+    """E-4: remove cache marks from every part of the request."""
+    stripped: Request = _MarkStripper(frozenset(options.names), losses).strip(request, "")
     return stripped
 
 
@@ -84,42 +90,50 @@ def _as_param(item: ItemParam) -> Any:
     return param_type(**{name: getattr(item, name) for name in param_type.__struct_fields__})
 
 
-def _strip_value(value: Any, path: str, losses: Losses) -> Any:
-    match value:
-        case list():
-            new_members = [_strip_value(member, f"{path}[{index}]", losses) for index, member in enumerate(value)]
-            return value if are_identical(new_members, value) else new_members
-        case Shape():
-            return _strip_shape(value, path, losses)
-        case Unknown() if CACHE_CONTROL in value.raw_members():
-            return replace(
-                value, raw=Raw(msgspec.json.encode(_without_cache_control(value.raw_members(), path, losses)))
-            )
-        case dict() if CACHE_CONTROL in value:  # a block inside a tool result
-            return _without_cache_control(value, path, losses)
-        case _:
-            return value
+class _MarkStripper:
+    """Removes the fields of the given names."""
+
+    def __init__(self, names: frozenset[str], losses: Losses) -> None:
+        self._names = names
+        self._losses = losses
+
+    def strip(self, value: Any, path: str) -> Any:
+        match value:
+            case list():
+                new_members = [self.strip(member, f"{path}[{index}]") for index, member in enumerate(value)]
+                return value if are_identical(new_members, value) else new_members
+            case Shape():
+                return self._strip_shape(value, path)
+            case Unknown():
+                members = value.raw_members()
+                remaining = self._without_marks(members, path)
+                return value if remaining is members else replace(value, raw=Raw(msgspec.json.encode(remaining)))
+            case dict():  # a block inside a tool result
+                return self._without_marks(value, path)
+            case _:
+                return value
+
+    def _strip_shape(self, shape: Shape, path: str) -> Shape:
+        changes: dict[str, Any] = {}
+        for name in shape.__struct_fields__:
+            member = getattr(shape, name)
+            # A dict in its own field is the user's data (a schema, arguments, metadata) and may have any key.
+            if isinstance(member, list | Shape):
+                new_member = self.strip(member, f"{path}.{name}" if path else name)
+                changes |= {} if new_member is member else {name: new_member}
+        if shape.extra:
+            remaining = self._without_marks(shape.extra, path)
+            changes |= {} if remaining is shape.extra else {"extra": remaining or UNSET}
+        return replace(shape, **changes) if changes else shape
+
+    def _without_marks(self, members: dict[str, Any], path: str) -> dict[str, Any]:
+        """Return the members without the marks; the same dict if there are none."""
+        marks = self._names & members.keys()
+        for name in marks:
+            self._losses.add(f"{path}.{name}" if path else name, f"the field {name!r}")
+        return {name: member for name, member in members.items() if name not in marks} if marks else members
 
 
-def _strip_shape(shape: Shape, path: str, losses: Losses) -> Shape:
-    changes: dict[str, Any] = {}
-    for name in shape.__struct_fields__:
-        member = getattr(shape, name)
-        # A dict in its own field is the user's data (a schema, arguments, metadata) and may have any key.
-        if isinstance(member, list | Shape):
-            new_member = _strip_value(member, f"{path}.{name}" if path else name, losses)
-            changes |= {} if new_member is member else {name: new_member}
-    if shape.extra and CACHE_CONTROL in shape.extra:
-        changes["extra"] = _without_cache_control(shape.extra, path, losses) or UNSET
-    return replace(shape, **changes) if changes else shape
-
-
-def _without_cache_control(members: dict[str, Any], path: str, losses: Losses) -> dict[str, Any]:
-    losses.add(f"{path}.{CACHE_CONTROL}" if path else CACHE_CONTROL, f"the field {CACHE_CONTROL!r}")
-    return {name: member for name, member in members.items() if name != CACHE_CONTROL}
-
-
-CACHE_CONTROL: Final = "cache_control"
 ITEM_TYPES: Final = tuple(sorted(item.__struct_config__.tag for item in get_args(ItemParam) if item is not UnknownItem))
 PARAM_TYPES: Final[dict[type, type[Shape]]] = {
     Message: MessageParam,

@@ -303,11 +303,10 @@ def _cacheable(
         yield f"tools.{index}.", tool
     blocks = [entry for turn in turns for entry in turn.blocks]
     for path, block in (*system, *blocks):
-        yield f"{path}.", block
-    for path, block in blocks:
         content = block.get("content")
         if block["type"] == "tool_result" and isinstance(content, list):
             yield from ((f"{path}.content.{index}.", part) for index, part in enumerate(content))
+        yield f"{path}.", block
     yield "", body
 
 
