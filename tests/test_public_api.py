@@ -246,7 +246,7 @@ TYPES = (
     "InputTokensDetails InputVideo Item ItemAdded ItemDone ItemParam ItemReference ItemStatus JsonObjectFormat "
     "JsonSchemaFormat JsonSchemaFormatParam LocalShellCall LocalShellCallOutput LocalShellTool LogProb Loss Losses "
     "McpApprovalRequest McpApprovalResponse McpCall McpListTools McpTool Message MessageParam MessageRole Metadata "
-    "NamespaceTool OutputText OutputTextDelta OutputTextDone OutputTextParam OutputTokensDetails Phase Reasoning "
+    "NamespaceTool OutputText OutputTextDelta OutputTextDone OutputTextParam OutputTokensDetails Phase PromptCacheOptions Reasoning "
     "ReasoningConfig ReasoningConfigParam ReasoningDelta ReasoningDone ReasoningEffort ReasoningParam "
     "ReasoningSummary ReasoningText Refusal RefusalDelta RefusalDone Request RequestFields Response ResponseCompleted "
     "ResponseCreated ResponseFailed ResponseInProgress ResponseIncomplete ResponseQueued ResponseStatus ServiceTier "

@@ -206,3 +206,28 @@ def test_assistant_texts_and_unknown_parts_of_outputs_take_no_mark() -> None:
     assert sent["input"][1]["content"] == [{"type": "output_text", "text": "t"}]
     assert sent["input"][3]["output"] == [unknown]
     assert losses == ["input[1].content[0].prompt_cache_breakpoint", "input[3].prompt_cache_breakpoint"]
+
+
+def test_texts_beside_a_marked_result_are_parts() -> None:
+    """A message has the same form in every turn, whichever of them has the mark."""
+    body = {
+        "model": "m",
+        "max_tokens": 9,
+        "messages": [
+            {"role": "user", "content": "q"},
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {}}]},
+            {
+                "role": "user",
+                "content": [{"type": "tool_result", "tool_use_id": "a", "content": "one", "cache_control": SHORT}],
+            },
+            {"role": "system", "content": "be brief"},
+        ],
+    }
+    sent, losses = translated(messages, chat, body, OPENROUTER)
+    assert [message["content"] for message in sent["messages"]] == [
+        [{"type": "text", "text": "q"}],
+        None,
+        [{"type": "text", "text": "one", "cache_control": SHORT}],
+        [{"type": "text", "text": "be brief"}],
+    ]
+    assert losses == []
