@@ -3,8 +3,10 @@
     python -m bench.walk [--against COMMIT] [--files]
 
 Each turn is measured after two turns of the same kind. A resumed coroutine counts as a call. Threads of the store do
-not count. Background work is two walks, because the request that queues a response does not wait for it: the request
-is counted in a gateway that has no free slot, the job in a second gateway on the same store, which gets no requests.
+not count, nor does the log, which is written later, for several turns at once.
+
+Background work is two walks, because the request that queues a response does not wait for it. The request is counted in
+a gateway that has no free slot, the job in a second gateway on the same store, which gets no requests.
 """
 
 from __future__ import annotations
@@ -33,18 +35,28 @@ from msgspec.structs import replace
 
 LIMIT: Final = 20.0  # seconds
 PAUSE: Final = 1.0  # seconds
-END_PAUSE: Final = 0.1  # seconds; the log entry is written after the last byte of an answer
+END_PAUSE: Final = 0.1  # seconds; a turn ends shortly after the last byte of its answer
 BODY: Final = {"model": "mock-n16", "input": "Say hello."}
 ENDLESS_MODEL: Final = "mock-n2-g3600000000"  # its second piece comes after an hour
 ONE_SLOT: Final = "[background]\nrunning = 1\n"
-# Starts the gateway. SIGUSR1 begins to record the file of every call, SIGUSR2 writes the records to a file.
+# Starts the gateway. SIGUSR1 begins to record the file of every call, SIGUSR2 writes the records to a file. The log
+# writes the entries of several turns together, after their answers, so its `flush` is part of no turn.
 LAUNCHER: Final = """
 import os, signal, sys
 source, file = sys.argv.pop(1), sys.argv.pop(1)
 calls = []
+flush = None
 def record(frame, event, argument):
-    if event == "call" and frame.f_code.co_filename.startswith(source):
-        calls.append(frame.f_code.co_filename)
+    global flush
+    code = frame.f_code
+    if flush is not None:
+        if event == "return" and frame is flush:
+            flush = None
+    elif event == "call" and code.co_filename.startswith(source):
+        if code.co_name == "flush" and code.co_filename.endswith(("/logger.py", "/logs.py")):
+            flush = frame
+        else:
+            calls.append(code.co_filename)
 def begin(*_):
     calls.clear()
     sys.setprofile(record)
