@@ -32,6 +32,7 @@ from openai.types.chat import chat_completion_named_tool_choice_param as named_f
 from openai.types.chat.chat_completion import Choice
 from openai.types.chat.chat_completion_chunk import Choice as ChunkChoice
 from openai.types.chat.chat_completion_chunk import ChoiceDelta, ChoiceDeltaToolCall, ChoiceDeltaToolCallFunction
+from openai.types.chat.chat_completion_content_part_param import FileFile
 from openai.types.chat.completion_create_params import CompletionCreateParamsBase
 from tests.identity.generator import Generator
 from tests.identity.source import MODEL, Case, Source, make_arguments, make_image_url, make_schema, make_url
@@ -61,6 +62,11 @@ def _make_request(generator: Generator, is_stream: bool) -> dict[str, Any]:
         given["parallel_tool_calls"] = ...
     if not is_stream:
         given["stream_options"] = ...
+    if not generator.chance(0.2):
+        given |= {"logprobs": generator.random.choice((False, None, ..., ...)), "top_logprobs": ...}
+    else:
+        given["logprobs"] = True
+    given[generator.random.choice(("max_tokens", "max_completion_tokens"))] = ...  # one excludes the other
     return generator.object(CompletionCreateParamsBase, **given)
 
 
@@ -106,7 +112,10 @@ def _make_answered_turn(generator: Generator, tools: list[dict[str, Any]]) -> It
     """A message of the assistant; the results of its calls, or a question."""
     calls = [_make_call(generator, tools) for _ in range(generator.random.randint(0, 2))] if tools else []
     given: dict[str, Any] = {"tool_calls": calls} if calls else {"tool_calls": ..., "content": generator.text()}
-    yield generator.object(ChatCompletionAssistantMessageParam, **given)
+    message = generator.object(ChatCompletionAssistantMessageParam, **given)
+    if isinstance(message.get("content"), list):  # a refusal is either a part or a member
+        message.pop("refusal", None)
+    yield message
     for call in calls:
         yield generator.object(ChatCompletionToolMessageParam, tool_call_id=call["id"])
     if not calls or generator.chance(0.3):
@@ -120,6 +129,14 @@ def _make_call(generator: Generator, tools: list[dict[str, Any]]) -> dict[str, A
         return generator.object(ChatCompletionMessageCustomToolCallParam, custom=custom)
     function = generator.object(function_call_param.Function, name=_tool_name(tool))
     return generator.object(ChatCompletionMessageFunctionToolCallParam, function=function)
+
+
+def _make_file(generator: Generator) -> dict[str, Any]:
+    """A file is named by its id, or is in the request."""
+    if generator.chance():
+        return generator.object(FileFile, file_id=generator.new_name("file"), file_data=..., filename=...)
+    data = f"data:application/pdf;base64,{generator.base64()}"
+    return generator.object(FileFile, file_id=..., file_data=data, filename="a.pdf")
 
 
 # Answers
@@ -224,7 +241,7 @@ SOURCE: Final = Source(
         "*.prompt_cache_key": Generator.word,
         "*.safety_identifier": Generator.word,
         "InputAudio.data": Generator.base64,
-        "FileFile.file_data": lambda generator: f"data:application/pdf;base64,{generator.base64()}",
+        "File.file": _make_file,
         "CompletionCreateParamsBase.top_logprobs": lambda generator: generator.random.randint(0, 20),
         "CompletionCreateParamsBase.temperature": lambda generator: generator.random.randint(0, 20) / 10,
     },

@@ -10,7 +10,7 @@ from tests.identity.source import MODEL, Case, Source
 from tests.recorded_traffic.answers import answer_events
 from tests.recorded_traffic.exchanges import EVENT_STREAM, JSON, JSON_LINES
 from tests.recorded_traffic.json_diff import Delta, compare_json
-from tests.recorded_traffic.play import ClientRequest, Outcome, Player, UpstreamAnswer
+from tests.recorded_traffic.play import ClientRequest, Player, UpstreamAnswer
 from tests.recorded_traffic.run import DEFAULTS
 
 from antiphon import sse
@@ -42,25 +42,24 @@ async def play_cases(source: Source, *, count: int, seed: int) -> list[Differenc
 async def play_case(player: Player, dialect: ServerDialectName, case: Case, number: int) -> list[Difference]:
     is_stream = bool(number % 2)
     request = ClientRequest(dialect=dialect, model=MODEL, body=case.request, is_stream=is_stream)
-    answer = _upstream_answer(dialect, case.answer, is_stream)
+    answer = upstream_answer(dialect, case.answer, is_stream)
     outcome = await player.play(request, dialect, DEFAULTS[dialect], answer)
-    bodies = [
-        json.loads(body) for body in outcome.upstream_bodies if body
-    ]  # a request for the model's size has no body
-    if outcome.status != 200 or not bodies:
-        return [Difference("request", Delta("refused", str(outcome.status), outcome.body.decode()[:300]), number)]
-    deltas = [Difference("request", delta, number) for delta in compare_json(case.request, bodies[0])]
-    deltas += _log_differences(outcome, number)
-    if not is_stream:
-        body = json.loads(outcome.body)
-        return deltas + [Difference("answer", delta, number) for delta in compare_json(case.answer[0], body)]
-    return deltas + [Difference("stream", delta, number) for delta in _compare_events(case.answer, outcome.body)]
-
-
-def _log_differences(outcome: Outcome, number: int) -> list[Difference]:
-    """Exceptions in the log. Violations of the grammar are the server's: they pass as they are."""
+    # Violations of the grammar are the server's: they pass as they are.
     exceptions = [event for event in outcome.events if "exception" in event]
-    return [Difference("stream", Delta("log", "added", str(event)[-300:]), number) for event in exceptions]
+    logged = [Difference("answer", Delta("log", "added", str(event)[-300:]), number) for event in exceptions]
+    return logged + compare_case(case, number, outcome.upstream_bodies, outcome.status, outcome.body)
+
+
+def compare_case(case: Case, number: int, sent: list[bytes], status: int, body: bytes) -> list[Difference]:
+    """Compares a case with what the server received (`sent`), and with the status and the body for the client."""
+    bodies = [json.loads(data) for data in sent if data]  # a request for the size of a model has no body
+    if status != 200 or not bodies:
+        return [Difference("request", Delta("refused", str(status), body.decode()[:300]), number)]
+    differences = [Difference("request", delta, number) for delta in compare_json(case.request, bodies[0])]
+    if number % 2:
+        return differences + [Difference("stream", delta, number) for delta in _compare_events(case.answer, body)]
+    deltas = compare_json(case.answer[0], json.loads(body))
+    return differences + [Difference("answer", delta, number) for delta in deltas]
 
 
 def _compare_events(before: list[dict[str, Any]], body: bytes) -> list[Delta]:
@@ -72,7 +71,8 @@ def _compare_events(before: list[dict[str, Any]], body: bytes) -> list[Delta]:
     return [Delta("events", "length", f"{len(before)} → {len(after)}")]
 
 
-def _upstream_answer(dialect: ServerDialectName, events: list[dict[str, Any]], is_stream: bool) -> UpstreamAnswer:
+def upstream_answer(dialect: ServerDialectName, events: list[dict[str, Any]], is_stream: bool) -> UpstreamAnswer:
+    """The answer of a case as a server of the dialect sends it."""
     encoded = [json.dumps(event).encode() for event in events]
     if not is_stream:
         return UpstreamAnswer(status=200, headers={"content-type": JSON}, pieces=encoded)

@@ -213,6 +213,7 @@ SOURCE: Final = Source(
         "BetaRedactedThinkingBlockParam.data": Generator.base64,
         "BetaRedactedThinkingBlock.data": Generator.base64,
         "BetaBase64ImageSourceParam.data": lambda _: PIXEL,
+        "BetaBase64ImageSourceParam.media_type": lambda _: "image/png",
         "BetaBase64PDFSourceParam.data": Generator.base64,
         "BetaToolParam.name": lambda generator: generator.new_name("tool"),
         "BetaThinkingConfigEnabledParam.budget_tokens": lambda generator: generator.random.randint(1024, 1999),

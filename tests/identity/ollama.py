@@ -18,7 +18,9 @@ def make_case(generator: Generator, is_stream: bool) -> Case:
 
 def _make_request(generator: Generator, is_stream: bool) -> dict[str, Any]:
     tools = [generator.object(Tool) for _ in range(generator.random.randint(0, 2))]
-    messages = [generator.object(Message, **_no_calls("system"))] if generator.chance(0.4) else []
+    messages = []
+    if generator.chance(0.4):
+        messages.append(generator.object(Message, **{**_no_calls("system"), "content": generator.text()}))
     question = {**_no_calls("user"), "content": generator.text(), "images": _images(generator)}
     messages.append(generator.object(Message, **question))
     for _ in range(generator.random.randint(0, 2)):
