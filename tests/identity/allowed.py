@@ -46,4 +46,60 @@ def _matches(pattern: str, text: str) -> bool:
     return _compile(pattern).fullmatch(text) is not None
 
 
-ALLOWED: Final[tuple[AllowedDifference, ...]] = ()
+#: The members of a response that Open Responses requires, except those that every server sends.
+REQUIRED_MEMBERS: Final = (
+    *("background", "completed_at", "error", "frequency_penalty", "incomplete_details", "instructions"),
+    *("max_output_tokens", "max_tool_calls", "metadata", "presence_penalty", "previous_response_id"),
+    *("prompt_cache_key", "reasoning", "safety_identifier", "service_tier", "store", "temperature", "text"),
+    *("top_logprobs", "top_p", "truncation", "usage"),
+)
+ALLOWED: Final = (
+    AllowedDifference(
+        dialect="responses",
+        directions=("request",),
+        paths=("input[].type",),
+        changes=("added",),
+        reason="A message without a type gets one.",
+    ),
+    AllowedDifference(
+        dialect="responses",
+        directions=("request",),
+        paths=("store",),
+        reason="The gateway stores responses itself, and asks no server to store them.",
+    ),
+    AllowedDifference(
+        dialect="responses",
+        directions=("answer",),
+        paths=("id", "previous_response_id", "conversation", "background"),
+        reason="The gateway stores and continues responses itself, under its own ids.",
+    ),
+    AllowedDifference(
+        dialect="responses",
+        directions=("stream",),
+        paths=tuple(
+            f"events[].response.{name}" for name in ("id", "previous_response_id", "conversation", "background")
+        ),
+        reason="The gateway stores and continues responses itself, under its own ids.",
+    ),
+    AllowedDifference(
+        dialect="responses",
+        directions=("stream",),
+        paths=("events[].obfuscation",),
+        changes=("added",),
+        reason="A client that asks for obfuscation gets it from the gateway if the server sends none.",
+    ),
+    AllowedDifference(
+        dialect="responses",
+        directions=("answer",),
+        paths=REQUIRED_MEMBERS,
+        changes=("added*",),
+        reason="Open Responses requires these members. The gateway adds those that a server left out.",
+    ),
+    AllowedDifference(
+        dialect="responses",
+        directions=("stream",),
+        paths=tuple(f"events[].response.{name}" for name in REQUIRED_MEMBERS),
+        changes=("added*",),
+        reason="Open Responses requires these members. The gateway adds those that a server left out.",
+    ),
+)

@@ -33,6 +33,7 @@ def _make_request(generator: Generator, is_stream: bool) -> dict[str, Any]:
         "tools": tools or ...,
         "tool_choice": _make_tool_choice(generator, tools),
         "stream": True if is_stream else generator.random.choice((False, ...)),
+        "include": INCLUDES,  # the gateway removes what a client did not ask for
     }
     if not is_stream:
         given["stream_options"] = ...
@@ -104,6 +105,9 @@ def _name_call(generator: Generator, item: dict[str, Any], tools: list[dict[str,
 
 def _make_response(generator: Generator, request: dict[str, Any]) -> dict[str, Any]:
     output = [_output_item(generator, request) for _ in range(generator.random.randint(1, 3))]
+    calls = [item for item in output if item["type"] in ("function_call", "custom_tool_call")]
+    if request.get("parallel_tool_calls") is False:
+        output = [item for item in output if item not in calls[1:]]
     end: dict[str, Any]
     if generator.chance(0.3):
         reason = generator.random.choice(("max_output_tokens", "content_filter"))
@@ -115,19 +119,27 @@ def _make_response(generator: Generator, request: dict[str, Any]) -> dict[str, A
 
 
 def _output_item(generator: Generator, request: dict[str, Any]) -> dict[str, Any]:
-    tools = request.get("tools") or []
-    names = [tool["name"] for tool in tools if tool["type"] == "function"]
-    choice = request.get("tool_choice")
-    is_calling = names and choice != "none" and generator.chance(0.4)
-    if is_calling and isinstance(choice, dict) and choice["type"] in ("function", "allowed_tools"):
-        names = [choice["name"]] if "name" in choice else [tool["name"] for tool in choice["tools"]]
-    if is_calling:
-        call: dict[str, Any] = {"name": generator.random.choice(names), "namespace": ..., "status": "completed"}
-        return generator.object(responses.ResponseFunctionToolCall, id=generator.new_name("fc"), **call)
+    callable_tools = _callable_tools(request)
+    if callable_tools and generator.chance(0.4):
+        tool = generator.random.choice(callable_tools)
+        kinds = {"function": responses.ResponseFunctionToolCall, "custom": responses.ResponseCustomToolCall}
+        call: dict[str, Any] = {"name": tool["name"], "namespace": ..., "status": "completed"}
+        return generator.object(kinds[tool["type"]], id=generator.new_name("call"), **call)
     common = (responses.ResponseOutputMessage, responses.ResponseReasoningItem)
     kind = generator.random.choice(common) if generator.chance() else generator.pick(OUTPUT_ITEMS)
     given = {"status": "completed"} if "status" in {field.name for field in fields_of(kind)} else {}
     return generator.object(kind, id=generator.new_name("item"), **given)
+
+
+def _callable_tools(request: dict[str, Any]) -> list[dict[str, Any]]:
+    """The functions and custom tools that the model may call."""
+    tools = [tool for tool in request.get("tools") or () if tool["type"] in ("function", "custom")]
+    choice = request.get("tool_choice")
+    if isinstance(choice, dict):
+        allowed = choice["tools"] if choice["type"] == "allowed_tools" else [choice]
+        names = [tool.get("name") for tool in allowed]
+        return [tool for tool in tools if tool["name"] in names]
+    return [] if choice == "none" else tools
 
 
 # Streams
@@ -140,8 +152,6 @@ def _number(events: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
 def _make_events(generator: Generator, response: dict[str, Any]) -> Iterator[dict[str, Any]]:
     start = {**response, "status": "in_progress", "output": [], "incomplete_details": None, "usage": None}
     start.pop("completed_at", None)
-    if generator.chance(0.1):
-        yield _event(generator, responses.ResponseQueuedEvent, response={**start, "status": "queued"})
     yield _event(generator, responses.ResponseCreatedEvent, response=start)
     yield _event(generator, responses.ResponseInProgressEvent, response=start)
     for index, item in enumerate(response["output"]):
@@ -196,12 +206,13 @@ def _part_events(generator: Generator, part: dict[str, Any], place: dict[str, An
     else:
         empty = {**part, "text": "", "annotations": []} | ({"logprobs": []} if part.get("logprobs") else {})
         yield _event(generator, responses.ResponseContentPartAddedEvent, part=empty, **place)
-        for piece in generator.split(part["text"]):
-            yield _event(generator, responses.ResponseTextDeltaEvent, delta=piece, logprobs=[], **place)
+        logprobs = part.get("logprobs") or []
+        for number, piece in enumerate(generator.split(part["text"])):
+            its_logprobs = [] if number else logprobs
+            yield _event(generator, responses.ResponseTextDeltaEvent, delta=piece, logprobs=its_logprobs, **place)
         for index, annotation in enumerate(part["annotations"]):
             kind = responses.ResponseOutputTextAnnotationAddedEvent
             yield _event(generator, kind, annotation=annotation, annotation_index=index, **place)
-        logprobs = part.get("logprobs") or []
         yield _event(generator, responses.ResponseTextDoneEvent, text=part["text"], logprobs=logprobs, **place)
     yield _event(generator, responses.ResponseContentPartDoneEvent, part=part, **place)
 
@@ -257,9 +268,12 @@ ANSWERING: Final = frozenset(
         *("tool_search_output", "program_output", "compaction_trigger"),
     }
 )
+INCLUDES: Final = _words(item_hint(members_of(_hint(ResponseCreateParamsBase, "include"))[0]))
 USER_ITEMS: Final = (responses.EasyInputMessageParam, response_input_param.Message)
 INPUT_ITEMS: Final = _kinds(item_hint(response_input_param.ResponseInputParam), ANSWERING)
-OUTPUT_ITEMS: Final = _kinds(item_hint(_hint(responses.Response, "output")), frozenset({"function_call", "message"}))
+OUTPUT_ITEMS: Final = _kinds(
+    item_hint(_hint(responses.Response, "output")), frozenset({"function_call", "custom_tool_call", "message"})
+)
 EMPTY_MEMBERS: Final[dict[str, dict[str, Any]]] = {
     "message": {"content": []},
     "reasoning": {"summary": [], "content": [], "encrypted_content": None},
@@ -336,12 +350,32 @@ SOURCE: Final = Source(
         "*.id": lambda generator: generator.new_name("id"),
         "*.call_id": lambda generator: generator.new_name("call"),
         "*.name": lambda generator: generator.new_name("name"),
+        "EasyInputMessageParam.role": lambda generator: generator.random.choice(("user", "system", "developer")),
+        "ToolChoiceAllowed.tools": lambda generator: [{"type": "function", "name": generator.new_name("tool")}],
+        "ResponseFormatTextJSONSchemaConfig.strict": Generator.chance,
+        "ToolSearchTool.execution": lambda generator: generator.random.choice(("server", "client")),
+        "ResponseCreateParamsBase.max_output_tokens": lambda generator: generator.random.randint(16, 9999),
+        "ResponseOutputText.logprobs": lambda generator: generator.value(
+            _hint(responses.ResponseOutputText, "logprobs")
+        ),
+        "ResponseComputerToolCall.action": lambda generator: generator.value(
+            _hint(responses.ResponseComputerToolCall, "action")
+        ),
+        "ResponseTextConfig.format": lambda generator: generator.value(_hint(responses.ResponseTextConfig, "format")),
         "*.prompt_cache_key": Generator.word,
         "*.safety_identifier": Generator.word,
         "*.encrypted_content": Generator.base64,
         "ResponseCreateParamsBase.top_logprobs": lambda generator: generator.random.randint(0, 20),
         "*.temperature": lambda generator: generator.random.randint(0, 20) / 10,
     },
+    # Open Responses requires these.
+    required=frozenset(
+        {
+            *("FunctionTool.description", "FunctionTool.parameters", "FunctionTool.strict"),
+            *("Reasoning.effort", "Reasoning.summary", "ResponseTextConfig.format"),
+            *("ResponseFormatTextJSONSchemaConfig.description", "ResponseFormatTextJSONSchemaConfig.strict"),
+        }
+    ),
     left_out={
         "the gateway stores responses itself; tested with its store": (
             "ResponseCreateParamsBase.previous_response_id",
@@ -349,6 +383,7 @@ SOURCE: Final = Source(
             "ResponseCreateParamsBase.background",
             "ItemReference",
         ),
+        "only background responses are queued, which the gateway runs itself": ("ResponseQueuedEvent",),
         "failures are translated; tested with the errors of every dialect": (
             "ResponseError",
             "ResponseErrorEvent",

@@ -34,7 +34,7 @@ class FunctionToolParam(Shape, frozen=True, kw_only=True, tag="function"):
     description: str | None | UnsetType = UNSET
     parameters: JsonSchema | None | UnsetType = UNSET
     strict: bool | None | UnsetType = UNSET
-    defer_loading: bool | UnsetType = UNSET
+    defer_loading: bool | None | UnsetType = UNSET
 
 
 class FunctionTool(FunctionToolParam, frozen=True, kw_only=True, tag="function"):
@@ -63,7 +63,7 @@ class CustomTool(Shape, frozen=True, kw_only=True, tag="custom"):
     name: str
     description: str | None | UnsetType = UNSET
     format: TextFormatOfTool | GrammarFormat | None | UnsetType = UNSET
-    defer_loading: bool | UnsetType = UNSET
+    defer_loading: bool | None | UnsetType = UNSET
 
 
 class NamespaceTool(Shape, frozen=True, kw_only=True, tag="namespace"):

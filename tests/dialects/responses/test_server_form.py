@@ -290,3 +290,24 @@ def test_later_announcement_of_the_response_is_ignored() -> None:
     assert kinds == ["response.created", "response.queued", "response.in_progress"]
     in_progress = {"type": "response.in_progress", "response": {**SETTINGS, "status": "queued"}}
     assert [event["type"] for event in relay([in_progress])] == ["response.created", "response.queued"]
+
+
+def test_log_probabilities_keep_unknown_members() -> None:
+    alternative = {"token": "i", "logprob": -2.5, "bytes": [105], "rank": 2}
+    logprobs = [{"token": "Hi", "logprob": -0.5, "bytes": [72, 105], "top_logprobs": [alternative], "rank": 1}]
+    part = {**PART, "logprobs": logprobs}
+    message = {**MESSAGE, "content": [part]}
+    asking = Request(model="m", input="hi", include=["message.output_text.logprobs"])
+    sent = [
+        {"type": "response.created", "response": SETTINGS},
+        {"type": "response.in_progress", "response": SETTINGS},
+        of_item("added", 0, {**message, "status": "in_progress", "content": []}),
+        in_part("response.content_part.added", part={"type": "output_text", "text": "", "annotations": []}),
+        in_part("response.output_text.delta", delta="Hi", logprobs=logprobs),
+        in_part("response.output_text.done", text="Hi", logprobs=logprobs),
+        in_part("response.content_part.done", part=part),
+        of_item("done", 0, message),
+        {"type": "response.completed", "response": whole([message])},
+    ]
+    sent = [event | {"output_index": 0} if "output_index" in event else event for event in sent]
+    assert relay(sent, asking) == expected(sent)

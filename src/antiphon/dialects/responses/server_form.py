@@ -20,7 +20,7 @@ from antiphon.dialects.responses.wire import ResponsesWire
 from antiphon.errors import ClientFault
 from antiphon.protocol import codec
 from antiphon.protocol.base import Shape, Unknown
-from antiphon.protocol.content import Content, OutputText, ReasoningText, Refusal, SummaryText
+from antiphon.protocol.content import Content, LogProb, OutputText, ReasoningText, Refusal, SummaryText
 from antiphon.protocol.events import ContentPartDone, SummaryPartDone
 from antiphon.protocol.items import Compaction, CustomToolCall, FunctionCall, Item, Message, Reasoning
 from antiphon.protocol.open_items import id_of, with_id_and_status
@@ -269,7 +269,20 @@ def _take_annotations(ours: list[Any], raw: Raw | None) -> Any:
 
 
 def _take_logprobs(ours: Any, raw: Raw | None) -> Any:
-    return UNSET if raw is None and not ours else ours
+    """The log probabilities with the unknown members of the server's."""
+    if not ours and raw is None:
+        return UNSET
+    if not ours or raw is None:
+        return ours
+    logprobs = _decode_member(ours, raw, _fields_of(OutputText)["logprobs"])
+    return logprobs if _without_unknown_members(logprobs) == ours else ours
+
+
+def _without_unknown_members(logprobs: list[LogProb]) -> list[LogProb]:
+    return [
+        replace(entry, extra=UNSET, top_logprobs=[replace(top, extra=UNSET) for top in entry.top_logprobs])
+        for entry in logprobs
+    ]
 
 
 def _take_emptiness(ours: Any, raw: Raw | None) -> Any:
