@@ -913,14 +913,6 @@ DEFECTS: Final = [
         ),
     ),
     DifferenceClass(
-        name="request: messages schemas",
-        reason="Keywords of a schema that the server refuses are left out.",
-        checks=("request",),
-        client="messages",
-        paths=("tools[].input_schema.*",),
-        changes=("changed",),
-    ),
-    DifferenceClass(
         name="request: messages thinking",
         reason="Thinking that did not come through the gateway is left out.",
         checks=("request",),

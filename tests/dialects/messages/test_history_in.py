@@ -73,7 +73,8 @@ def test_system_message_may_have_only_settings() -> None:
     """E-5: such a message changes the effort of the following turns."""
     config = {"output_config": {"effort": "low"}}
     items = items_of([{"role": "user", "content": "x"}, {"role": "system", **config}])
-    assert items[1] == MessageParam(role="system", content=[], extra={"output_config": Raw(b'{"effort": "low"}')})
+    extra = {"output_config": Raw(b'{"effort": "low"}'), "messages:system": Raw(b"true")}
+    assert items[1] == MessageParam(role="system", content=[], extra=extra)
 
 
 def test_messages_of_other_roles_must_have_content() -> None:
@@ -94,7 +95,8 @@ def test_system_messages_in_the_middle_keep_their_place() -> None:
     )
     middle = items[1]
     assert isinstance(middle, MessageParam)
-    assert (middle.role, middle.extra) == ("system", {"clear_at": Raw(b'"never"')})
+    assert middle.role == "system"
+    assert middle.extra == {"clear_at": Raw(b'"never"'), "messages:system": Raw(b"true")}
     assert middle.content == [UnknownContent(kind="messages:tool_addition", raw=Raw(json.dumps(added).encode()))]
 
 

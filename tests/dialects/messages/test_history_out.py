@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ from tests.dialects.messages.test_server_recordings import of
 
 from antiphon.dialects.common.envelope import seal_reasoning
 from antiphon.dialects.common.tool_errors import ERROR_MARK
-from antiphon.dialects.messages import request_from_hub
+from antiphon.dialects.messages import request_from_hub, request_to_hub
 from antiphon.dialects.messages.history_out import outgoing_call_id
 from antiphon.dialects.messages.wire import MessagesWire
 from antiphon.errors import InvalidValue
@@ -162,6 +163,33 @@ def test_leading_system_texts_become_system_blocks() -> None:
     )
     assert [block["text"] for block in body["system"]] == ["I", "S", "D"]
     assert not list(losses)
+
+
+SYSTEM_IN_THE_MIDDLE = [
+    {"role": "user", "content": [{"type": "text", "text": "one"}]},
+    {"role": "assistant", "content": [{"type": "text", "text": "two"}]},
+    {"role": "system", "content": [{"type": "text", "text": "rules"}], "clear_at": "never"},
+    {"role": "system", "output_config": {"effort": "low"}},
+    {"role": "user", "content": [{"type": "text", "text": "three"}]},
+]
+
+
+@pytest.mark.parametrize("wire", [MessagesWire(), MessagesWire(system="inline")])
+def test_system_messages_of_a_messages_client_stay_in_their_place(wire: MessagesWire) -> None:
+    """E-5: with their own members, and without content."""
+    body = {"max_tokens": 1, "messages": SYSTEM_IN_THE_MIDDLE}
+    request, losses = request_to_hub(json.dumps(body).encode())
+    assert list(losses) == []
+    sent, losses = request_from_hub(request, wire)
+    assert (json.loads(sent)["messages"], list(losses)) == (SYSTEM_IN_THE_MIDDLE, [])
+
+
+def test_system_messages_of_a_messages_client_move_if_the_profile_says_so() -> None:
+    body = {"max_tokens": 1, "messages": SYSTEM_IN_THE_MIDDLE}
+    request, _ = request_to_hub(json.dumps(body).encode())
+    sent, losses = request_from_hub(request, TOP)
+    assert [message["role"] for message in json.loads(sent)["messages"]] == ["user", "assistant", "user"]
+    assert [loss.path for loss in losses] == ["input[2].clear_at", "input[2]", "input[3].output_config", "input[3]"]
 
 
 @pytest.mark.parametrize(

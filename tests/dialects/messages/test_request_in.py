@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from msgspec import UNSET
 from tests.dialects.messages.client_asking import HELLO, read
 
 from antiphon.dialects.messages.request_in import request_to_hub
@@ -44,7 +43,7 @@ def test_settings_are_decoded() -> None:
     )
     assert (request.temperature, request.top_p, request.stream) == (0.5, 1, True)
     assert (request.user, request.service_tier, request.max_output_tokens) == ("u" * 200, "default", 1)
-    assert request.extra is UNSET
+    assert extra_in(request) == {"messages:service_tier": "standard_only"}
     assert list(losses) == []
 
 

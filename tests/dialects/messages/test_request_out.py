@@ -12,9 +12,11 @@ from msgspec import Raw
 from tests.dialects.messages.asking import RICH, ask, wires
 from tests.generate.conversations import marks_of, requests
 
-from antiphon.dialects.messages import request_from_hub
+from antiphon.dialects.common.unknown_fields import is_handled_by_gateway
+from antiphon.dialects.messages import request_from_hub, request_to_hub
 from antiphon.dialects.messages.wire import MessagesWire
 from antiphon.errors import InvalidValue
+from antiphon.profiles import load_profile
 from antiphon.profiles.quirks.items import StripCacheControlOptions, strip_cache_control
 from antiphon.protocol import codec
 from antiphon.protocol.losses import Losses
@@ -188,11 +190,23 @@ def test_unknown_fields_pass_if_the_profile_allows() -> None:
     assert (json.loads(body)["seed"], list(losses)) == (1, [])
 
 
-@pytest.mark.parametrize("name", ["context_management", "mcp_servers", "compaction"])
-def test_beta_fields_without_their_header_are_a_loss(name: str) -> None:
-    """REQ-7: a server refuses the fields of a feature without its header."""
-    body, lost = sent(MessagesWire(), extra={f"messages:{name}": raw({})})
-    assert (body, lost) == ({"max_tokens": 32_000}, [f"messages:{name}"])
+@pytest.mark.parametrize("name", ["context_management", "mcp_servers", "compaction", "container", "inference_geo"])
+def test_fields_of_messages_clients_are_sent_to_every_messages_server(name: str) -> None:
+    """REQ-7: the client's header requests the beta features."""
+    request = Request(model="m", input="q", extra={f"messages:{name}": raw({"a": 1})})
+    body, losses = request_from_hub(request, MessagesWire())
+    assert (json.loads(body)[name], list(losses)) == ({"a": 1}, [])
+    assert load_profile("messages").pass_headers == ("anthropic-beta",)
+
+
+@pytest.mark.parametrize("tier", ["auto", "standard_only", "new"])
+def test_service_tier_of_a_messages_client_is_sent_to_every_messages_server(tier: str) -> None:
+    """REQ-7: it is no loss where the hub has it too."""
+    body = {"max_tokens": 1, "messages": [{"role": "user", "content": "q"}], "service_tier": tier}
+    request, losses = request_to_hub(json.dumps(body).encode())
+    sent_body, sent_losses = request_from_hub(request, MessagesWire())
+    assert (json.loads(sent_body)["service_tier"], list(losses), list(sent_losses)) == (tier, [], [])
+    assert is_handled_by_gateway("messages:service_tier", raw(tier), request) is (tier != "new")
 
 
 def test_effort_is_a_loss_if_the_server_has_no_levels() -> None:

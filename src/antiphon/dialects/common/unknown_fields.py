@@ -27,10 +27,10 @@ def report_unknown_fields(shape: Shape, path: str, losses: Losses) -> None:
 
 
 def is_handled_by_gateway(name: str, raw: Raw, request: Request) -> bool:
-    """Whether the gateway itself handles a field of a client's request, or the field only repeats the hub's effort."""
+    """Whether the gateway itself handles a field of a client's request, or the field only repeats one of the hub."""
     allowed_members = HANDLED_FIELDS.get(name)
     if allowed_members is None:
-        return False
+        return name in REPEATED_FIELDS and bool(getattr(request, REPEATED_FIELDS[name]))
     value = msgspec.json.decode(raw)
     if value is None or not isinstance(value, dict) or not value.keys() <= allowed_members:
         return value is None
@@ -41,7 +41,14 @@ def is_handled_by_gateway(name: str, raw: Raw, request: Request) -> bool:
 EMPTY_VALUES: Final = (b"null", b"[]", b"{}", b'""')
 #: Fields that repeat another field in the form of one dialect: the object of a tool output, the parts of reasoning.
 REDUNDANT_FIELDS: Final = frozenset(
-    {"chat:developer", "gemini:response", "gemini:resultParts", "gemini:thought", "chat:reasoning_details"}
+    {
+        "chat:developer",
+        "messages:system",
+        "gemini:response",
+        "gemini:resultParts",
+        "gemini:thought",
+        "chat:reasoning_details",
+    }
 )
 #: Fields of one dialect, with the members that the gateway handles.
 HANDLED_FIELDS: Final = {
@@ -50,6 +57,8 @@ HANDLED_FIELDS: Final = {
     "messages:thinking": {"type", "budget_tokens"},
     "messages:output_config": {"effort"},
 }
+#: Fields of one dialect that a field of the hub repeats.
+REPEATED_FIELDS: Final = {"messages:service_tier": "service_tier"}
 #: E-4: how the loss of a cache mark is reported.
 LOST_FIELDS: Final = {
     CACHE_MARK: ("a cache mark", NO_CACHE_MARKS),

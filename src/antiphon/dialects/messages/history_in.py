@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, assert_never
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Raw, UnsetType
 
 from antiphon.dialects.common.envelope import client_maker, seal_reasoning, unseal_reasoning
 from antiphon.dialects.common.history import InstructionsAndItems
@@ -16,6 +16,7 @@ from antiphon.dialects.common.tool_errors import IS_ERROR
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.messages.content_in import block_to_hub, extra_fields_of, output_text_to_hub
 from antiphon.dialects.messages.wire import (
+    SYSTEM_FIELD,
     MessageIn,
     PlainBlockIn,
     RedactedThinkingBlockIn,
@@ -55,8 +56,9 @@ def history_to_hub(
 
 def _items_of_message(message: MessageIn, path: str, losses: Losses) -> list[ItemParam]:
     """The items of a message. The message's own fields go to its last message item."""
+    extra = {**(message.extra or {}), SYSTEM_FIELD: Raw(b"true")} if message.role == "system" else message.extra
     if isinstance(message.content, str):
-        return [MessageParam(role=message.role, content=message.content, extra=message.extra)]
+        return [MessageParam(role=message.role, content=message.content, extra=extra)]
     if message.content is UNSET and message.role != "system":
         raise MissingField(f"{path}.content is missing: expected text or blocks", param=f"{path}.content")
     items: list[ItemParam] = []
@@ -74,7 +76,7 @@ def _items_of_message(message: MessageIn, path: str, losses: Losses) -> list[Ite
             parts = []
         items.append(item)
     if parts or not message.content:
-        items.append(MessageParam(role=message.role, content=parts, extra=message.extra))
+        items.append(MessageParam(role=message.role, content=parts, extra=extra))
     else:
         report_unknown_fields(message, path, losses)
     return items

@@ -33,11 +33,13 @@ from antiphon.dialects.common.tool_names import ToolNames, key_of_call
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.messages.content_out import ContentFromHub, block_text, block_to_dict, replace_text
 from antiphon.dialects.messages.wire import (
+    SYSTEM_FIELD,
     Block,
     MessageOut,
     MessagesWire,
     RedactedThinkingBlock,
     Role,
+    SystemMessageOut,
     TextBlock,
     ThinkingBlock,
     ToolResultBlock,
@@ -198,8 +200,11 @@ class _MessageWriter:
 
     def add_message(self, turn: PlacedItem[MessageParam]) -> None:
         message = turn.item
-        self._message_losses.report_fields(turn)
         self._drop_thoughts()
+        if SYSTEM_FIELD in (message.extra or {}) and self._messages and self._wire.system in ("inline", "kept"):
+            self._keep_system(turn)
+            return
+        self._message_losses.report_fields(turn)
         if message.role == "user":
             self._add_blocks("user", self._content.blocks(message.content, turn.path, "content", turn.first_part))
             if self._pending_system:
@@ -245,6 +250,13 @@ class _MessageWriter:
             self._messages.append(MessageOut(role=role, content=blocks))
 
     # System
+
+    def _keep_system(self, turn: PlacedItem[MessageParam]) -> None:
+        """Add a system message of a client of this dialect in its place."""
+        self._flush_system()
+        blocks = self._content.blocks(turn.item.content, turn.path, "content", turn.first_part)
+        members = {name: raw for name, raw in (turn.item.extra or {}).items() if name != SYSTEM_FIELD}
+        self._messages.append(SystemMessageOut(role="system", content=blocks, members=members))
 
     def _flush_system(self) -> None:
         """Add the pending system texts: a system message after a user message, else a marked user text."""

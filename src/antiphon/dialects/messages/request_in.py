@@ -49,7 +49,6 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
     conversation = history_to_hub(client_request.system, client_request.messages, losses)
     effort = _effort(client_request)
     format = _output_format(client_request, losses)
-    tier = TIER_OF_WORD.get(client_request.service_tier or "", UNSET)
     if client_request.metadata:
         report_unknown_fields(client_request.metadata, "metadata", losses)
     request = Request(
@@ -67,13 +66,13 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
         include=[ENCRYPTED_IF_ANY],
         reasoning=ReasoningConfigParam(effort=effort) if effort else UNSET,
         user=client_request.metadata.user_id if client_request.metadata else UNSET,
-        service_tier=tier,
+        service_tier=TIER_OF_WORD.get(client_request.service_tier or "", UNSET),
         prompt_cache_options=options_from_cache_control(client_request.cache_control)
         if client_request.cache_control
         else UNSET,
         stream=client_request.stream,
         store=False,
-        extra=_extra(client_request, effort, tier),
+        extra=_extra(client_request, effort),
     )
     return request, losses
 
@@ -117,9 +116,7 @@ def _remaining_config(client_request: RequestIn, effort: ReasoningEffort | Unset
     return remaining
 
 
-def _extra(
-    client_request: RequestIn, effort: ReasoningEffort | UnsetType, tier: ServiceTier | UnsetType
-) -> dict[str, Raw] | UnsetType:
+def _extra(client_request: RequestIn, effort: ReasoningEffort | UnsetType) -> dict[str, Raw] | UnsetType:
     """Fields that only this dialect has, each under its own name."""
     native_fields: dict[str, Any] = {
         name: getattr(client_request, name) or UNSET for name in ("thinking", "stop_sequences", "context_management")
@@ -131,7 +128,7 @@ def _extra(
     native_fields["output_format"] = (
         client_request.output_format if isinstance(client_request.output_format, UnknownFormat) else UNSET
     )
-    native_fields["service_tier"] = client_request.service_tier if client_request.service_tier and not tier else UNSET
+    native_fields["service_tier"] = client_request.service_tier or UNSET
     encoded_fields = {
         PREFIX + name: Raw(codec.encode(value)) for name, value in native_fields.items() if value is not UNSET
     }

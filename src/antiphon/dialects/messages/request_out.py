@@ -63,7 +63,7 @@ def request_from_hub(request: Request, wire: MessagesWire = MessagesWire()) -> t
     body = RequestOut(
         model=request.model or UNSET,
         max_tokens=max_tokens,
-        messages=history.messages,
+        messages=[message.with_members() for message in history.messages],
         system=history.system or UNSET,
         tools=Raw(ENCODER.encode(tools)) if tools else UNSET,
         tool_choice=choice,
@@ -156,9 +156,12 @@ class _Settings:
         accepted = self._if_supported("metadata", user, "safety_identifier" if request.safety_identifier else "user")
         return {"user_id": accepted} if accepted else UNSET
 
-    def service_tier(self) -> str | UnsetType:
+    def service_tier(self) -> Any:
+        own_tier = self._extra.pop(PREFIX + "service_tier", None)
+        if own_tier is not None:
+            return msgspec.json.decode(own_tier)
         requested = self._request.service_tier
-        if not requested or PREFIX + "service_tier" in self._extra:
+        if not requested:
             return UNSET
         tier = TIER_OF_WORD.get(requested)
         if tier is None or requested == "priority":
@@ -187,8 +190,6 @@ class _Settings:
                 continue
             if wire_name in RESERVED_FIELDS:
                 self._losses.add(name, f"the field {name!r}", f"another field sets {wire_name!r}")
-            elif wire_name in BETA_FIELDS and wire_name not in self._wire.fields:
-                self._losses.add(name, f"the field {name!r}", "it is a beta field, and no beta header is sent")
             elif wire_name != name or wire_name in self._wire.pass_fields:
                 extra_fields[wire_name] = raw
             else:
@@ -231,9 +232,6 @@ NULL: Final = Raw(b"null")
 OUTPUT_CONFIG: Final = "messages:output_config"
 #: Never taken from unknown fields: hub fields set them.
 RESERVED_FIELDS: Final = ("model", "messages", "max_tokens", "system", "tools", "tool_choice", "stream")
-#: Beta fields, which servers refuse without a header that names the feature. A profile that sends such headers lists
-#: the fields.
-BETA_FIELDS: Final = ("context_management", "mcp_servers", "compaction")
 #: The names of a field in `extra`, for clients of this dialect and of others.
 SPELLINGS: Final = {
     "top_k": ("messages:top_k", "chat:top_k", "gemini:topK", "ollama:top_k"),

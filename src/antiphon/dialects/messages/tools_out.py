@@ -220,7 +220,7 @@ def _object_schema(schema: JsonSchema, path: str, losses: Losses, counter: Schem
         losses.add(f"{path}.required", "required properties that are not strings", "the server refuses them")
     required_names = [name for name in required if PROPERTY_NAME.fullmatch(name)]
     object_schema |= {"properties": properties, "required": required_names}
-    if not required_names:
+    if not required_names and schema.get("required") != []:
         del object_schema["required"]
     return object_schema
 

@@ -30,6 +30,8 @@ STOP_REASON_FIELD: Final = "messages:stop_reason"
 #: In the `extra` of the hub's `input_tokens_details`: tokens written to the cache, which the hub's `input_tokens`
 #: includes.
 CACHE_CREATION_FIELD: Final = "cache_creation_input_tokens"
+#: In the `extra` of a system message: true if a client of this dialect sent it between other messages.
+SYSTEM_FIELD: Final = "messages:system"
 WEB_CITATION: Final = "web_search_result_location"
 CITATION_SERVER_MEMBERS: Final[tuple[str, ...]] = ("cited_text", "encrypted_index")
 ThinkingType = Literal["adaptive", "enabled", "between_tools", "disabled"]
@@ -57,8 +59,9 @@ class MessagesWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     max_tokens: int = 32_000
     #: Whether the server counts tokens, at `/messages/count_tokens`.
     counts_tokens: bool = False
-    #: System text after the start: a system message, a marked user text, or moved to the top.
-    system: Literal["inline", "user", "top"] = "user"
+    #: System text after the start: a system message, a marked user text, or moved to the top. With "kept", system
+    #: messages of clients of this dialect stay as they are, and those of other clients become a marked user text.
+    system: Literal["inline", "kept", "user", "top"] = "kept"
     #: How thinking is requested: adaptive with an effort, by a token budget, or not at all. `models` overrides it for
     #: single models, unless it is "none".
     thinking: Literal["adaptive", "budget", "none"] = "budget"
@@ -180,6 +183,20 @@ class MessageOut(Struct, frozen=True, kw_only=True, gc=False):
     role: Role
     content: list[Any]  # `Block`s
 
+    def with_members(self) -> MessageOut | dict[str, Any]:
+        """The message as it is sent."""
+        return self
+
+
+class SystemMessageOut(MessageOut, frozen=True, kw_only=True, gc=False):
+    """A system message of a client of this dialect, in its place. It may have only settings, without content."""
+
+    members: dict[str, Raw]
+
+    def with_members(self) -> dict[str, Any]:
+        content = {"content": self.content} if self.content else {}
+        return {"role": self.role, **content, **self.members}
+
 
 class ToolOut(Struct, frozen=True, kw_only=True, gc=False):
     name: str
@@ -206,7 +223,7 @@ class RequestOut(Struct, frozen=True, kw_only=True, gc=False):
 
     model: str | UnsetType = UNSET
     max_tokens: int
-    messages: list[MessageOut]
+    messages: list[MessageOut | dict[str, Any]]
     system: list[Any] | UnsetType = UNSET  # `Block`s
     tools: Raw | UnsetType = UNSET
     tool_choice: ToolChoiceOut | UnsetType = UNSET
