@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from antiphon.errors import UpstreamFault
-from antiphon.protocol.nesting import decode_json
+from antiphon.protocol.codec import decode_json
 
 DONE: Final = b"[DONE]"
 MAX_EVENT_LENGTH: Final = 64 * 1024 * 1024

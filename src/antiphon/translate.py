@@ -27,8 +27,8 @@ from antiphon.dialects.dialect import EventsFromHub, EventsToHub, FrameDecoder, 
 from antiphon.dialects.registry import CLIENT_DIALECTS, SERVER_DIALECTS
 from antiphon.errors import ApiError, InvalidJson, ProfileError
 from antiphon.profiles import Profile, load_profile
+from antiphon.protocol.codec import decode_json
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.request import ReasoningConfigParam, Request
 from antiphon.protocol.response import make_initial_response
 from antiphon.protocol.stamps import Stamps

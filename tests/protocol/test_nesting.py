@@ -11,15 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from antiphon.protocol.nesting import (
-    CHUNK_SIZE,
-    MAX_NESTING,
-    NestingError,
-    check_nesting,
-    decode_json,
-    is_too_deep,
-    with_nesting_limit,
-)
+from antiphon.protocol.codec import check_nesting, decode_json, with_nesting_limit
+from antiphon.protocol.nesting import CHUNK_SIZE, MAX_NESTING, NestingError, is_too_deep
 
 # Text that a careless scan would read as structure: brackets, quotes and backslashes in every order.
 tricky_text = st.text(st.sampled_from('[]{}"\\/\nabé☃'), max_size=12)

@@ -30,9 +30,9 @@ from antiphon.http.asgi import first_header
 from antiphon.http.websocket import WebSocket
 from antiphon.ops.services import Services
 from antiphon.protocol import codec
+from antiphon.protocol.codec import decode_json
 from antiphon.protocol.events import ResponseCompleted, ResponseCreated, ResponseInProgress, StreamEvent
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.request import Request
 from antiphon.protocol.status import ResponseStatus
 from antiphon.store.interface import StoredTurn

@@ -22,7 +22,7 @@ from antiphon.http.asgi import JSON
 from antiphon.http.exchange import Exchange
 from antiphon.ops.services import Services
 from antiphon.protocol import codec
-from antiphon.protocol.nesting import decode_json
+from antiphon.protocol.codec import decode_json
 from antiphon.protocol.request import input_items
 
 

@@ -13,9 +13,8 @@ from antiphon.check.lenient_decoding import ShapeProblem, decode_with_problems, 
 from antiphon.check.published_form import decode_response
 from antiphon.check.sse_form import event_type_of, parse_blocks
 from antiphon.check.stream import JudgedStream, judge_stream
-from antiphon.protocol.codec import decode_as
+from antiphon.protocol.codec import decode_as, decode_json
 from antiphon.protocol.errors import ErrorBody, ErrorPayload
-from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.response import Response
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from antiphon.errors import ApiError
-from antiphon.protocol.nesting import decode_json
+from antiphon.protocol.codec import decode_json
 
 _Shape = TypeVar("_Shape")
 

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct, field
 
 from antiphon.check.findings import Flaw, excerpt
-from antiphon.protocol.nesting import decode_json
+from antiphon.protocol.codec import decode_json
 from antiphon.sse import DONE
 
 

@@ -22,7 +22,7 @@ from antiphon.dialects.dialect import ServerDialectName
 from antiphon.dialects.registry import SERVER_DIALECT_NAMES
 from antiphon.errors import ProfileError
 from antiphon.profiles import Profile, load_profile
-from antiphon.protocol.nesting import decode_json
+from antiphon.protocol.codec import decode_json
 from antiphon.trace.reader import RecordedTrace, TraceError, read_trace
 from antiphon.trace.records import Route, UpstreamHead, UpstreamPiece, UpstreamRequest
 

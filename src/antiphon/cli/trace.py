@@ -17,7 +17,7 @@ from antiphon.cli.help import HELP_FORMAT
 from antiphon.cli.terminal import TextStyle, TextStyler, one_line, printable, printable_json
 from antiphon.config import find_config, load_config
 from antiphon.gateway.replay import NotReplayable, ReplayResult, replay_trace
-from antiphon.protocol.nesting import check_nesting
+from antiphon.protocol.codec import check_nesting
 from antiphon.trace.reader import RecordedTrace, TraceError, list_traces, no_traces_message, read_trace
 from antiphon.trace.records import (
     AnyTraceRecord,

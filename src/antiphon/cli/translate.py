@@ -25,7 +25,7 @@ from antiphon.cli.terminal import TextStyler, one_line, printable_json
 from antiphon.dialects.dialect import ServerDialectName
 from antiphon.dialects.registry import SERVER_DIALECT_NAMES, SERVER_DIALECTS
 from antiphon.errors import InvalidJson
-from antiphon.protocol.nesting import decode_json
+from antiphon.protocol.codec import decode_json
 from antiphon.protocol.stamps import Stamps
 from antiphon.translate import Translation
 

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from antiphon.errors import UpstreamFault
-from antiphon.protocol.nesting import decode_json
+from antiphon.protocol.codec import decode_json
 
 
 class Model(Struct, frozen=True, kw_only=True):

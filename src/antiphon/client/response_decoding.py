@@ -19,10 +19,10 @@ from antiphon.dialects.common.envelope import seal_reasoning
 from antiphon.dialects.dialect import EventsToHub
 from antiphon.errors import ApiError
 from antiphon.protocol import codec
+from antiphon.protocol.codec import decode_json, with_nesting_limit
 from antiphon.protocol.events import ResponseCompleted, ResponseFailed, StreamEvent
 from antiphon.protocol.items import Item, Reasoning
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.nesting import decode_json, with_nesting_limit
 from antiphon.protocol.output_limits import UNLIMITED, OutputLimits
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response, make_initial_response

@@ -22,8 +22,8 @@ from antiphon.dialects.responses.wire import ResponsesWire
 from antiphon.errors import ApiError, ClientFault, UnsupportedParameter, UpstreamFault
 from antiphon.profiles import Profile, load_profile
 from antiphon.protocol import codec
+from antiphon.protocol.codec import decode_json
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.request import Request
 from antiphon.upstream.urls import turn_url
 

@@ -16,9 +16,9 @@ from antiphon.client.response_decoding import events_to_hub
 from antiphon.client.server import PreparedCall, as_server_fault, error_from_answer, prepare_call
 from antiphon.client.stream import OnLosses, ResponseStream
 from antiphon.errors import ApiError, ClientFault, UnsupportedParameter, UpstreamFault
+from antiphon.protocol.codec import decode_json
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.request_fields import Input, RequestFields
 from antiphon.protocol.response import Response
 from antiphon.upstream.websocket import UpgradeRefused, WebSocket, open_websocket

@@ -14,7 +14,7 @@ from antiphon.dialects.dialect import ServerDialectName
 from antiphon.dialects.registry import CLIENT_DIALECTS, SERVER_DIALECTS
 from antiphon.errors import ClientFault
 from antiphon.profiles import Profile
-from antiphon.protocol.nesting import decode_json
+from antiphon.protocol.codec import decode_json
 from antiphon.rules import Rule
 from antiphon.rules.table import RULES
 

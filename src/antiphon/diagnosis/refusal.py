@@ -14,7 +14,7 @@ from antiphon.diagnosis.settings import keep_useful_settings
 from antiphon.diagnosis.traits import find_traits
 from antiphon.dialects.dialect import ServerDialectName
 from antiphon.profiles import Profile
-from antiphon.protocol.nesting import decode_json
+from antiphon.protocol.codec import decode_json
 from antiphon.redaction import MAX_NAME_LENGTH, MAX_SEARCHED_LENGTH
 from antiphon.rules import Rule
 from antiphon.rules.report import as_json

@@ -12,7 +12,7 @@ from antiphon.probe.experiments import EXPERIMENTS
 from antiphon.probe.run import BRIEF_TOKENS
 from antiphon.probe.samples import TextForm
 from antiphon.probe.target import ProbeResult, ProbeTarget, ServerConnection
-from antiphon.protocol.nesting import decode_json
+from antiphon.protocol.codec import decode_json
 from antiphon.upstream.transport import Transport
 
 

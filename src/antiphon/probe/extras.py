@@ -11,9 +11,8 @@ from antiphon import sse
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.probe.finding import Body, Evidence, ProbeFinding, Verdict, excerpt
 from antiphon.probe.target import ProbeResult, ServerConnection
-from antiphon.protocol.codec import decode_event
+from antiphon.protocol.codec import decode_event, decode_json
 from antiphon.protocol.grammar import Grammar
-from antiphon.protocol.nesting import decode_json
 from antiphon.upstream.http import HttpTransport
 from antiphon.upstream.transport import Transport
 from antiphon.upstream.websocket import UpgradeRefused, open_websocket

@@ -8,8 +8,8 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import Struct
 
+from antiphon.protocol.codec import decode_json
 from antiphon.protocol.items import CustomToolCall, FunctionCall
-from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.response import Response
 from antiphon.protocol.status import ResponseStatus
 

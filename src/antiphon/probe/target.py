@@ -20,8 +20,8 @@ from antiphon.dialects.registry import SERVER_DIALECTS
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.probe.finding import Evidence, Verdict, excerpt
 from antiphon.profiles import Profile
+from antiphon.protocol.codec import decode_json
 from antiphon.protocol.fold import ResponseFold
-from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response, make_initial_response
 from antiphon.protocol.status import ResponseStatus

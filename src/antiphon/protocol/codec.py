@@ -3,12 +3,16 @@
 A body is decoded in one typed pass; if that fails, `lenient_decoding` decodes it again and keeps unknown fields and
 types (ITEM-5, REQ-7). Both passes refuse excessive nesting, NaN, numbers out of range, invalid UTF-8 and unpaired
 surrogates. Encoding puts the raw bytes of unknown fields back in their places.
+
+JSON from outside is decoded here wherever it enters: client bodies, upstream answers and events, and JSON inside
+strings (arguments of calls). Stored rows are decoded without the limit on nesting, because they may be older than it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache, lru_cache
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeVar, overload
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -20,16 +24,51 @@ from antiphon.protocol.error_messages import DECODE_ERRORS, fault_from_decode_er
 from antiphon.protocol.events import REASONING_TEXT_EVENTS, StreamEvent, UnknownEvent
 from antiphon.protocol.items import Item, ItemParam
 from antiphon.protocol.lenient_decoding import LenientDecoder, lenient_decoder
-from antiphon.protocol.nesting import NestingError, check_nesting
+from antiphon.protocol.nesting import MAX_NESTING, MIN_TOO_DEEP_LENGTH, Json, NestingError, is_too_deep
 from antiphon.protocol.request import CompactRequest, Request
 from antiphon.protocol.response import Response
 from antiphon.protocol.tools import ToolList, ToolParam
 
+T = TypeVar("T")
+
 _encode: Final = msgspec.json.Encoder().encode
+
+JSON_WHITESPACE: Final = " \t\n\r"  # `str.strip()` also removes U+2028, which JSON takes for text
 
 # The number of tool lists that are cached by their bytes, and the largest size of one.
 MAX_CACHED_TOOL_LISTS: Final = 32
 MAX_CACHED_TOOL_BYTES: Final = 128 * 1024
+
+
+@overload
+def decode_json(data: Json) -> Any: ...
+@overload
+def decode_json(data: Json, type: type[T]) -> T: ...
+@overload
+def decode_json(data: Json, type: Any) -> Any: ...
+def decode_json(data: Json, type: Any = Any) -> Any:
+    """The value of JSON from outside: raises `msgspec.DecodeError`, of which `NestingError` is one, or
+    `UnicodeDecodeError`."""
+    check_nesting(data)
+    return msgspec.json.decode(data, type=type)
+
+
+def with_nesting_limit(decode: Callable[[Any], T]) -> Callable[[Json], T]:
+    """A decoder that checks the nesting first."""
+
+    def decode_with_limit(data: Json) -> T:
+        if len(data) >= MIN_TOO_DEEP_LENGTH and is_too_deep(data):
+            raise NestingError
+        return decode(data)
+
+    return decode_with_limit
+
+
+def check_nesting(data: Json, max_levels: int = MAX_NESTING) -> None:
+    """Raises `NestingError` for JSON that is nested too deeply. Text that is no JSON is left for the decoder to
+    reject."""
+    if len(data) >= MIN_TOO_DEEP_LENGTH and is_too_deep(data, max_levels):
+        raise NestingError
 
 
 def decode_request(body: bytes) -> Request:

@@ -1,24 +1,20 @@
 """The limit on nested JSON: at most `MAX_NESTING` levels of arrays and objects in JSON from outside.
 
-The limit is checked on the text before decoding, wherever foreign JSON enters: client bodies, upstream answers and
-events, and JSON inside strings (arguments of calls). Python's own recursion limit differs by version and is never
-reached. Stored rows are decoded without the limit, because they may be older than it.
+The limit is checked on the text before decoding (`codec`), so Python's own recursion limit, which differs by version,
+is never reached.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
 from itertools import accumulate
-from typing import Any, Final, TypeVar, overload
+from typing import Final
 
 import msgspec
 from msgspec import Raw
 
-JSON_WHITESPACE: Final = " \t\n\r"  # `str.strip()` also removes U+2028, which JSON takes for text
 MAX_NESTING: Final = 256
 
-T = TypeVar("T")
 Json = bytes | str | Raw
 
 
@@ -27,37 +23,6 @@ class NestingError(msgspec.DecodeError):
 
     def __init__(self) -> None:
         super().__init__(f"JSON is nested too deeply: at most {MAX_NESTING} levels are allowed")
-
-
-def check_nesting(data: Json, max_levels: int = MAX_NESTING) -> None:
-    """Raises `NestingError` for JSON that is nested too deeply. Text that is no JSON is left for the decoder to
-    reject."""
-    if len(data) >= MIN_TOO_DEEP_LENGTH and is_too_deep(data, max_levels):
-        raise NestingError
-
-
-@overload
-def decode_json(data: Json) -> Any: ...
-@overload
-def decode_json(data: Json, type: type[T]) -> T: ...
-@overload
-def decode_json(data: Json, type: Any) -> Any: ...
-def decode_json(data: Json, type: Any = Any) -> Any:
-    """The value of JSON from outside: raises `msgspec.DecodeError`, of which `NestingError` is one, or
-    `UnicodeDecodeError`."""
-    check_nesting(data)
-    return msgspec.json.decode(data, type=type)
-
-
-def with_nesting_limit(decode: Callable[[Any], T]) -> Callable[[Json], T]:
-    """A decoder that checks the nesting first."""
-
-    def decode_with_limit(data: Json) -> T:
-        if len(data) >= MIN_TOO_DEEP_LENGTH and is_too_deep(data):
-            raise NestingError
-        return decode(data)
-
-    return decode_with_limit
 
 
 def is_too_deep(data: Json, max_levels: int = MAX_NESTING) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from antiphon.protocol.nesting import decode_json
+from antiphon.protocol.codec import decode_json
 from antiphon.rules.content import (
     CACHE_MARK,
     check_cache_mark,

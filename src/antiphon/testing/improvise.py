@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import Struct
 
-from antiphon.protocol.nesting import check_nesting
+from antiphon.protocol.codec import check_nesting
 from antiphon.testing.sample import sample
 from antiphon.testing.script import Finish, Reasoning, ScriptedTurn, Text, ToolCall, ToolCalls, TurnElement, turn
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from antiphon.protocol.nesting import decode_json
+from antiphon.protocol.codec import decode_json
 from antiphon.rules import Report, Violation, settings
 from antiphon.testing.script import PlainReply, ReceivedRequest, error, whole
 

@@ -14,7 +14,8 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import Struct, field
 
-from antiphon.protocol.nesting import MAX_NESTING, check_nesting
+from antiphon.protocol.codec import check_nesting
+from antiphon.protocol.nesting import MAX_NESTING
 
 Ending = Literal["fin", "mid-chunk", "rst", "hang"]
 Part = Literal["finish", "usage", "done"]

@@ -12,7 +12,7 @@ from antiphon.check.exchange import CheckExchange
 from antiphon.check.findings import SkipCase, format_value
 from antiphon.check.prompts import CALL, JSON_SCHEMA, TEXT, TURNS, TWO_CALLS, WEATHER, user_message
 from antiphon.check.session import Body, CaseSession
-from antiphon.protocol.nesting import decode_json
+from antiphon.protocol.codec import decode_json
 
 
 async def check_echoed_settings(session: CaseSession) -> None:

@@ -10,8 +10,8 @@ from antiphon.check.case import CheckCase
 from antiphon.check.findings import SkipCase, format_value
 from antiphon.check.prompts import TOOL_CALL, TWO_CALLS, WEATHER, user_message
 from antiphon.check.session import Body, CaseSession
+from antiphon.protocol.codec import decode_json
 from antiphon.protocol.items import FunctionCall
-from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.response import Response
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import Struct
 
-from antiphon.protocol.nesting import decode_json, with_nesting_limit
+from antiphon.protocol.codec import decode_json, with_nesting_limit
 
 JsonObject = dict[str, Any]
 

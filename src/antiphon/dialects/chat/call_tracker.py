@@ -8,7 +8,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from antiphon.dialects.common.freeform_tools import FreeformInput
-from antiphon.protocol.nesting import decode_json
+from antiphon.protocol.codec import decode_json
 from antiphon.protocol.open_items import TextPieces
 
 

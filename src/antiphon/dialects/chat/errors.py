@@ -16,8 +16,8 @@ from antiphon.dialects.chat.response_wire import ErrorBodyOut, ErrorOut
 from antiphon.dialects.common.response_errors import error_of_response
 from antiphon.dialects.common.upstream_errors import OVERFLOW_CODES, STATUS_OF_CODE, error_text, upstream_error
 from antiphon.errors import ApiError, UpstreamFault
+from antiphon.protocol.codec import decode_json
 from antiphon.protocol.errors import Error, ErrorPayload
-from antiphon.protocol.nesting import decode_json
 
 
 def error_to_hub(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:

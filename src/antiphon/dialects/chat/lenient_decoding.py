@@ -14,8 +14,8 @@ import msgspec
 
 from antiphon.dialects.chat.response_wire import Chunk
 from antiphon.dialects.common.surrogates import SURROGATE, SURROGATE_LOSS
+from antiphon.protocol.codec import check_nesting
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.nesting import check_nesting
 
 
 def decode_leniently(data: bytes, losses: Losses) -> Chunk | None:

@@ -24,11 +24,12 @@ from antiphon.dialects.chat.wire import ChatWire
 from antiphon.dialects.common.stream_to_hub import StreamToHub, invalid_upstream_data
 from antiphon.dialects.common.tool_names import ToolNames
 from antiphon.errors import UpstreamFault
+from antiphon.protocol.codec import with_nesting_limit
 from antiphon.protocol.content import OutputText
 from antiphon.protocol.events import StreamEvent, TextRun
 from antiphon.protocol.items import Message
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.nesting import MIN_TOO_DEEP_LENGTH, with_nesting_limit
+from antiphon.protocol.nesting import MIN_TOO_DEEP_LENGTH
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Response, Usage
 from antiphon.protocol.stamps import Stamps

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 from msgspec import Raw
 
+from antiphon.protocol.codec import JSON_WHITESPACE, decode_json
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.nesting import JSON_WHITESPACE, decode_json
 
 
 def arguments_as_object(arguments: str) -> Raw | None:

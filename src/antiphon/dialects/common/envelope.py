@@ -18,7 +18,7 @@ from typing import Any, Final
 from msgspec import Struct, UnsetType
 
 from antiphon.protocol import codec
-from antiphon.protocol.nesting import decode_json
+from antiphon.protocol.codec import decode_json
 
 
 class Envelope(Struct, frozen=True):

@@ -14,8 +14,8 @@ from typing import Any, Final, Literal
 import msgspec
 
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
+from antiphon.protocol.codec import decode_json
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.tools import CustomTool, GrammarFormat
 
 PARAMETER: Final = "input"

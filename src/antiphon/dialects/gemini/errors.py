@@ -17,8 +17,8 @@ from antiphon.dialects.common.response_errors import error_in_stream
 from antiphon.dialects.common.upstream_errors import error_text, upstream_error
 from antiphon.dialects.gemini.response_wire import ErrorBodyOut, ErrorOut
 from antiphon.errors import ApiError, UpstreamFault
+from antiphon.protocol.codec import decode_json
 from antiphon.protocol.errors import Error, ErrorPayload
-from antiphon.protocol.nesting import decode_json
 
 
 def error_to_hub(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:

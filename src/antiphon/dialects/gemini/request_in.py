@@ -29,8 +29,8 @@ from antiphon.dialects.gemini.wire import (
     unknown_fields_of,
 )
 from antiphon.protocol import codec
+from antiphon.protocol.codec import decode_json
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.request import (
     ENCRYPTED_IF_ANY,
     JsonObjectFormat,

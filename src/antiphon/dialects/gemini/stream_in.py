@@ -18,9 +18,9 @@ from antiphon.dialects.gemini.errors import error_in_answer
 from antiphon.dialects.gemini.response_wire import Chunk, PromptFeedbackIn, TextChunk, UsageIn
 from antiphon.dialects.gemini.tools_out import GeminiToolNames
 from antiphon.dialects.gemini.wire import GeminiWire
+from antiphon.protocol.codec import with_nesting_limit
 from antiphon.protocol.events import StreamEvent, TextRun
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.nesting import with_nesting_limit
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Response, Usage
 from antiphon.protocol.stamps import Stamps

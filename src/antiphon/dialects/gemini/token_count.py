@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from antiphon.dialects.gemini.models import model_resource_name
 from antiphon.protocol import codec
-from antiphon.protocol.nesting import decode_json
+from antiphon.protocol.codec import decode_json
 
 
 def turn_to_count(body: bytes) -> bytes:

@@ -18,8 +18,8 @@ from antiphon.dialects.common.response_errors import error_of_event, error_of_re
 from antiphon.dialects.common.upstream_errors import error_text, status_from_codes, upstream_error
 from antiphon.dialects.messages.response_wire import ErrorBodyOut, ErrorDetailsOut, ErrorOut
 from antiphon.errors import ApiError, UpstreamFault
+from antiphon.protocol.codec import decode_json
 from antiphon.protocol.errors import Error, ErrorPayload
-from antiphon.protocol.nesting import decode_json
 
 
 def error_to_hub(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:

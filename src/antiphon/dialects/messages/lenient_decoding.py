@@ -14,8 +14,8 @@ import msgspec
 
 from antiphon.dialects.common.surrogates import SURROGATE, SURROGATE_LOSS, SurrogateJoiner
 from antiphon.dialects.messages.response_wire import DeltaIn
+from antiphon.protocol.codec import check_nesting
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.nesting import check_nesting
 
 T = TypeVar("T")
 

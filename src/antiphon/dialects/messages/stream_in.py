@@ -21,9 +21,9 @@ from antiphon.dialects.messages.lenient_decoding import LenientDecoder
 from antiphon.dialects.messages.response_wire import AnswerIn, DeltaIn, EventIn, StopDetailsIn, UsageIn
 from antiphon.dialects.messages.wire import CACHE_CREATION_FIELD, STOP_REASON_FIELD, STOP_SEQUENCE_FIELD, MessagesWire
 from antiphon.errors import ApiError, UpstreamFault
+from antiphon.protocol.codec import decode_json, with_nesting_limit
 from antiphon.protocol.events import StreamEvent, TextRun
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.nesting import decode_json, with_nesting_limit
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Response, Usage
 from antiphon.protocol.stamps import Stamps

@@ -9,7 +9,7 @@ import msgspec
 
 from antiphon.dialects.common.upstream_errors import error_text, upstream_error
 from antiphon.errors import ApiError, UpstreamFault
-from antiphon.protocol.nesting import decode_json
+from antiphon.protocol.codec import decode_json
 
 
 def error_to_hub(status: int, headers: Mapping[str, str], body: bytes) -> ApiError:

@@ -24,6 +24,7 @@ from antiphon.dialects.ollama.wire import (
 )
 from antiphon.errors import InvalidValue, MissingField, UnsupportedParameter
 from antiphon.protocol import codec
+from antiphon.protocol.codec import decode_json
 from antiphon.protocol.content import ContentParam, InputImageParam, InputText, OutputTextParam, ReasoningText
 from antiphon.protocol.items import (
     FunctionCallOutputParam,
@@ -34,7 +35,6 @@ from antiphon.protocol.items import (
     ReasoningParam,
 )
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.request import (
     JsonObjectFormat,
     JsonSchemaFormatParam,

@@ -50,10 +50,10 @@ from antiphon.dialects.ollama.wire import (
 from antiphon.errors import InvalidValue
 from antiphon.protocol import codec
 from antiphon.protocol.base import Shape
+from antiphon.protocol.codec import JSON_WHITESPACE, decode_json
 from antiphon.protocol.content import ContentParam, InputImageParam
 from antiphon.protocol.items import AdditionalTools, FunctionCallParam, ItemParam, MessageParam, ReasoningParam
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.nesting import JSON_WHITESPACE, decode_json
 from antiphon.protocol.request import (
     JsonObjectFormat,
     Request,

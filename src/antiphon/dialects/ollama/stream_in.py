@@ -18,10 +18,10 @@ from antiphon.dialects.common.tool_names import SendableCalls, ToolNames
 from antiphon.dialects.ollama.errors import error_in_answer
 from antiphon.dialects.ollama.response_wire import AnswerCallIn, AnswerMessageIn, Chunk, TokenIn, TopTokenIn
 from antiphon.dialects.ollama.wire import OllamaWire
+from antiphon.protocol.codec import with_nesting_limit
 from antiphon.protocol.content import LogProb, TopLogProb
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.nesting import with_nesting_limit
 from antiphon.protocol.open_items import TextPieces
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Response, Usage

@@ -38,6 +38,7 @@ from antiphon.dialects.ollama.response_wire import (
 from antiphon.dialects.ollama.wire import GENERATE
 from antiphon.errors import ApiError
 from antiphon.protocol.base import Shape
+from antiphon.protocol.codec import JSON_WHITESPACE, decode_json
 from antiphon.protocol.content import Content, InputText, LogProb, OutputText, Refusal, Text
 from antiphon.protocol.events import (
     ContentPartAdded,
@@ -59,7 +60,6 @@ from antiphon.protocol.events import (
 from antiphon.protocol.fold import replay_response
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, Message, Reasoning
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.nesting import JSON_WHITESPACE, decode_json
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
 from antiphon.protocol.status import ItemStatus

@@ -13,9 +13,9 @@ from msgspec import Raw, Struct
 
 from antiphon.errors import ClientFault, UpstreamFault
 from antiphon.protocol import codec
+from antiphon.protocol.codec import decode_json
 from antiphon.protocol.content import Annotation, LogProb, Number, TopLogProb, UnknownAnnotation
 from antiphon.protocol.items import Item, UnknownItem
-from antiphon.protocol.nesting import decode_json
 from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Usage
 
 _S = TypeVar("_S", bound=Struct)

@@ -40,9 +40,9 @@ from antiphon.dialects.responses.response_wire import (
 )
 from antiphon.dialects.responses.wire import ResponsesWire
 from antiphon.errors import ApiError, UpstreamFault
+from antiphon.protocol.codec import check_nesting, with_nesting_limit
 from antiphon.protocol.events import REASONING_TEXT_EVENTS, TYPE_OF_EVENT, DeltaEvent, StreamEvent
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.nesting import check_nesting, with_nesting_limit
 from antiphon.protocol.output_limits import OutputLimits
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response

@@ -11,7 +11,7 @@ from typing import Any, assert_never
 
 import msgspec
 
-from antiphon.protocol.nesting import decode_json
+from antiphon.protocol.codec import decode_json
 from antiphon.testing.harness import FakeServer
 from antiphon.testing.improvise import OfferedTool, Prompt, improvise
 from antiphon.testing.ollama.rules import (
