@@ -26,6 +26,7 @@ from antiphon.dialects.responses.item_tracker import (
     must_be_carried,
 )
 from antiphon.dialects.responses.response_wire import (
+    ABSENT_JSON,
     ServerItem,
     ServerResponse,
     decode_struct,
@@ -70,6 +71,7 @@ class ResponseNormalizer:
         self.item_of_event: UpstreamItem | None = None  # the item of the event that is being read
         self._max_output_tokens = request.max_output_tokens or None
         self._names = ToolNames.for_request(request) if wire.extension_tools == "flatten" else None
+        self._initial_form = ABSENT_JSON
         self._unannounced_items: list[UpstreamItem] = []
         self._unsettled: list[UpstreamItem] = []
         self._item_by_index: dict[int, UpstreamItem] = {}  # by the hub's output index
@@ -99,7 +101,10 @@ class ResponseNormalizer:
             self.writer.queue()
 
     def _take_response_form(self, raw: Raw) -> None:
-        self.writer.set_response(self.form.response(self.writer.response, raw))
+        """Take the settings that the server sent. A stream starts with the same response twice."""
+        if raw != self._initial_form:
+            self._initial_form = raw
+            self.writer.set_response(self.form.response(self.writer.response, raw))
 
     # Items
 

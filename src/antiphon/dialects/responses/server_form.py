@@ -27,6 +27,7 @@ from antiphon.protocol.open_items import id_of, with_id_and_status
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response, make_initial_response
 from antiphon.protocol.status import ItemStatus
+from antiphon.protocol.tools import Tool, ToolList
 
 Members = Mapping[str, Raw]
 #: Returns the new value of a member. It gets the current value and the server's value, None if the server sent none.
@@ -44,6 +45,7 @@ class ServerForm:
         self._wire = wire
         self._seal = seal
         self._settings: dict[str, tuple[Raw, Any]] = {}  # the last value of each member: the server sends it repeatedly
+        self._tools: tuple[Raw, ToolList[Tool]] | None = None
         self._response_rules: dict[str, TakeMember] | None = None
 
     def response(self, ours: Response, raw: Raw) -> Response:
@@ -86,6 +88,14 @@ class ServerForm:
             return ours
         return [self.item(item, form) for item, form in zip(ours, listed, strict=True)]
 
+    def _take_tools(self, ours: list[Tool], raw: Raw | None) -> list[Tool]:
+        """The tools as a list that is encoded once for all events."""
+        if raw is None:
+            return ours
+        if self._tools is None or self._tools[0] != raw:
+            self._tools = raw, ToolList(_decode_member(ours, raw, _fields_of(Response)["tools"]))
+        return self._tools[1]
+
     def _take_sealed(self, id: str, ours: Any, raw: Raw | None) -> Any:
         """RSN-2: a server may seal the same reasoning anew in each event."""
         if raw is None:
@@ -100,7 +110,9 @@ class ServerForm:
             kept = [*GATEWAY_MEMBERS, *self._changed_settings()]
             if self._request.model != self._initial_response.model:
                 kept.append("model")  # the gateway has another name for it
-            self._response_rules = RESPONSE_RULES | {"output": self._take_output} | dict.fromkeys(kept, _keep)
+            self._response_rules = (
+                RESPONSE_RULES | {"output": self._take_output, "tools": self._take_tools} | dict.fromkeys(kept, _keep)
+            )
         return self._response_rules
 
     def _changed_settings(self) -> list[str]:
