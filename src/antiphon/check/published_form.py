@@ -32,8 +32,7 @@ def decode_event(data: bytes) -> StreamEvent:
 def _require_values(response: Response, prefix: str) -> None:
     for name, expected in EXPECTED_VALUES.items():
         if getattr(response, name) is None:
-            path = prefix + name
-            raise InvalidValue(f"{path}: expected {expected}, got null", param=path)
+            raise InvalidValue(f"{prefix}{name}: expected {expected}, got null", param=prefix + name)
 
 
 EXPECTED_VALUES: Final = {

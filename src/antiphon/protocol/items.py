@@ -227,7 +227,7 @@ class FileSearchCall(_Hosted, frozen=True, kw_only=True, tag="file_search_call")
 class CodeInterpreterCall(_Hosted, frozen=True, kw_only=True, tag="code_interpreter_call"):
     """A call of the code interpreter, which the server runs."""
 
-    container_id: str | UnsetType = UNSET
+    container_id: str | None | UnsetType = UNSET
     code: str | None | UnsetType = UNSET
     outputs: list[dict[str, Any]] | None | UnsetType = UNSET
 
@@ -243,8 +243,8 @@ class ComputerCall(_Hosted, frozen=True, kw_only=True, tag="computer_call"):
     """An action on a computer."""
 
     call_id: str
-    action: dict[str, Any] | UnsetType = UNSET
-    pending_safety_checks: list[dict[str, Any]] | UnsetType = UNSET
+    action: dict[str, Any] | None | UnsetType = UNSET
+    pending_safety_checks: list[dict[str, Any]] | None | UnsetType = UNSET
 
 
 class ComputerCallOutput(_Hosted, frozen=True, kw_only=True, tag="computer_call_output"):

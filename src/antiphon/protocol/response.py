@@ -94,7 +94,8 @@ class ReasoningConfig(Shape, frozen=True, kw_only=True):
 class Response(Shape, frozen=True, kw_only=True):
     """A response with all 31 required fields; a field without a value is null.
 
-    The specification requires a value of some settings that servers send as null. They are null here too.
+    The specification requires values of some settings that servers send as null. The types here accept null; `check`
+    does not.
     """
 
     id: str

@@ -292,6 +292,19 @@ def test_later_announcement_of_the_response_is_ignored() -> None:
     assert [event["type"] for event in relay([in_progress])] == ["response.created", "response.queued"]
 
 
+def test_required_members_of_settings_are_filled() -> None:
+    """HTTP-2: with null, or with the value of the request."""
+    schema = {"type": "json_schema", "name": "answer", "schema": {"type": "object"}}
+    settings = {**SETTINGS, "text": {"format": schema}, "reasoning": {"effort": "low"}}
+    created, *_ = relay([{"type": "response.created", "response": settings}])
+    assert created["response"]["text"] == {"format": {**schema, "description": None, "strict": False}}
+    assert created["response"]["reasoning"] == {"effort": "low", "summary": None}
+    created, *_ = relay([{"type": "response.created", "response": {**SETTINGS, "text": {"verbosity": "low"}}}])
+    assert created["response"]["text"] == {"format": {"type": "text"}, "verbosity": "low"}
+    created, *_ = relay([{"type": "response.created", "response": {**SETTINGS, "text": None, "reasoning": None}}])
+    assert (created["response"]["text"], created["response"]["reasoning"]) == (None, None)
+
+
 def test_log_probabilities_keep_unknown_members() -> None:
     alternative = {"token": "i", "logprob": -2.5, "bytes": [105], "rank": 2}
     logprobs = [{"token": "Hi", "logprob": -0.5, "bytes": [72, 105], "top_logprobs": [alternative], "rank": 1}]

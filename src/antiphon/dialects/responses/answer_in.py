@@ -54,6 +54,9 @@ from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.status import ItemStatus, ResponseStatus
 from antiphon.protocol.writer import ResponseWriter
 
+#: The type of a hub event, the key of its item, and the index of its part.
+EventPlace = tuple[type, int | None, int | None]
+
 
 class ResponseNormalizer:
     """Normalizes one response of a server that may break the protocol."""
@@ -226,13 +229,14 @@ class ResponseNormalizer:
     # Form
 
     def in_server_form(
-        self, event: StreamEvent, forms: dict[tuple[type, int | None], dict[str, Raw]], last_response: Raw
+        self, event: StreamEvent, forms: dict[EventPlace, dict[str, Raw]], last_response: Raw
     ) -> StreamEvent:
         """Return the event in the form in which the server sent it. `forms` has the members of the server's events."""
         if isinstance(event, UnknownEvent):
             return event
         item = self._item_by_index.get(getattr(event, "output_index", -1))
-        members = forms.pop((type(event), item.key if item is not None else None), None)
+        index = getattr(event, "content_index", getattr(event, "summary_index", None))
+        members = forms.pop((type(event), item.key if item is not None else None, index), None)
         if members is not None:
             event = self.form.event(event, members)
         elif item is not None and isinstance(event, ContentPartDone | SummaryPartDone):

@@ -24,8 +24,14 @@ from antiphon.protocol.content import Content, LogProb, OutputText, ReasoningTex
 from antiphon.protocol.events import ContentPartDone, SummaryPartDone
 from antiphon.protocol.items import Compaction, CustomToolCall, FunctionCall, Item, Message, Reasoning
 from antiphon.protocol.open_items import id_of, with_id_and_status
-from antiphon.protocol.request import Request
-from antiphon.protocol.response import Response, make_initial_response
+from antiphon.protocol.request import JsonObjectFormat, Request, TextFormat
+from antiphon.protocol.response import (
+    JsonSchemaFormat,
+    ReasoningConfig,
+    Response,
+    TextConfig,
+    make_initial_response,
+)
 from antiphon.protocol.status import ItemStatus
 from antiphon.protocol.tools import Tool, ToolList
 
@@ -248,6 +254,30 @@ def _take_time(ours: int | None, raw: Raw | None) -> int | None:
     return None if time is None else int(time) if isinstance(time, int | float) else ours
 
 
+def _take_text(ours: TextConfig | None, raw: Raw | None) -> TextConfig | None:
+    if raw is None or raw == NULL:
+        return ours if raw is None else None
+    members = _decode_members(raw)
+    base = ours or TextConfig(format=TextFormat())
+    return ours if members is None else _take_members(base, members, {"format": _take_format})
+
+
+def _take_format(ours: TextFormat | JsonObjectFormat | JsonSchemaFormat, raw: Raw | None) -> Any:
+    """The format of the text. Members that the specification requires are filled."""
+    members = _decode_members(raw) if raw is not None else None
+    if members is None or raw is None:
+        return ours
+    is_schema = not isinstance(ours, JsonSchemaFormat) and _has_type_of(EMPTY_SCHEMA, members)
+    return _decode_member(EMPTY_SCHEMA if is_schema else ours, raw, _fields_of(TextConfig)["format"])
+
+
+def _take_reasoning(ours: ReasoningConfig | None, raw: Raw | None) -> ReasoningConfig | None:
+    if raw is None or raw == NULL:
+        return ours if raw is None else None
+    members = _decode_members(raw)
+    return ours if members is None else _take_members(ours or EMPTY_REASONING, members, NO_RULES)
+
+
 def _take_usage(ours: Any, raw: Raw | None) -> Any:
     return ours if raw is None else usage_to_hub(raw)
 
@@ -327,9 +357,13 @@ CLIENT_SETTINGS: Final = (
     "tool_choice",
     "truncation",
 )
+EMPTY_REASONING: Final = ReasoningConfig(effort=None, summary=None)
+EMPTY_SCHEMA: Final = JsonSchemaFormat(name="response", description=None, schema=None, strict=False)
 RESPONSE_RULES: Final[dict[str, TakeMember]] = {
     "incomplete_details": _take_incomplete_details,
     "usage": _take_usage,
+    "text": _take_text,
+    "reasoning": _take_reasoning,
     "created_at": _take_time,
     "completed_at": _take_time,
 }

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from antiphon import sse
 from antiphon.dialects.common.surrogates import SurrogateJoiner
-from antiphon.dialects.responses.answer_in import ResponseNormalizer
+from antiphon.dialects.responses.answer_in import EventPlace, ResponseNormalizer
 from antiphon.dialects.responses.errors import decode_error, error_in_answer
 from antiphon.dialects.responses.item_tracker import (
     TEXT_KINDS_IN_MESSAGE,
@@ -80,8 +80,8 @@ class EventsToHub:
         self._text_targets: dict[DeltaPlace, tuple[Callable[..., None], int, UpstreamPart]] = {}
         self._error: ApiError | None = None
         self._has_done_mark = False
-        # The members of server events whose hub events are still to come, by their type and the item's key.
-        self._forms: dict[tuple[type, int | None], dict[str, Raw]] = {}
+        # The members of server events whose hub events are still to come.
+        self._forms: dict[EventPlace, dict[str, Raw]] = {}
         self._last_response: Raw = ABSENT_JSON  # in the terminal event
 
     @property
@@ -186,7 +186,10 @@ class EventsToHub:
         """Take the new events, in the form of the server's events. A hub event may come later than the server's."""
         item = self._normalizer.item_of_event
         kind = HUB_EVENTS.get(event.type or "")
-        place = (kind, item.key if item is not None else None) if kind is not None else None
+        place: EventPlace | None = None
+        if kind is not None:
+            index = event.content_index if event.summary_index is None else event.summary_index
+            place = kind, item.key if item is not None else None, index
         if place is not None:
             self._forms[place] = _decode_members(frame.data)
         events = [
