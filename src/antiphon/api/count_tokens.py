@@ -25,7 +25,7 @@ from antiphon.ops.services import Services
 from antiphon.protocol.items import CompactionTrigger
 from antiphon.protocol.request import Request
 from antiphon.upstream.body import read_partial_body
-from antiphon.upstream.urls import url_at
+from antiphon.upstream.server_turn import url_at
 
 
 class InputTokens(Struct, frozen=True, kw_only=True):
