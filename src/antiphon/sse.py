@@ -190,6 +190,11 @@ def _mixed_frames(blocks: list[bytes]) -> list[Frame] | None:
     return frames
 
 
+def encode(frame: Frame) -> bytes:
+    """Encodes a decoded frame."""
+    return encode_frame(frame.event, frame.data) if frame.event else encode_data(frame.data)
+
+
 def encode_frame(event: str, data: bytes) -> bytes:
     """Encodes one frame (HTTP-3)."""
     if "\n" in event or "\r" in event:  # an unknown name from an upstream must not start a new line

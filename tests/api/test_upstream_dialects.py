@@ -151,6 +151,6 @@ def test_losses_of_the_answer_are_reported_even_in_strict_mode() -> None:
         ChatServer([testing.whole(body)]) as upstream,
         running(one_upstream(upstream.base_url, losses="strict")) as gateway,
     ):
-        answer = CHAT.ask(gateway)
-    assert (answer.status_code, CHAT.text_in(answer.json())) == (200, "Hello.")
+        answer = MESSAGES.ask(gateway)
+    assert (answer.status_code, MESSAGES.text_in(answer.json())) == (200, "Hello.")
     assert "choices[1]" in answer.headers["antiphon-losses"]

@@ -150,32 +150,50 @@ def _gemini_told(body: dict[str, Any]) -> list[Told]:
     for content in body["contents"]:
         for part in content["parts"]:
             match part:
-                case {"text": text}:
-                    told.append(User(text) if content["role"] == "user" else Text(text))
+                case {"text": text} if text and not part.get("thought"):
+                    if content["role"] == "user":
+                        told.append(User(text))
+                    elif told and isinstance(told[-1], Text):  # a client may send the pieces of a text back
+                        told[-1] = Text(told[-1].text + text)
+                    else:
+                        told.append(Text(text))
                 case {"inlineData": {"data": data}}:
-                    told.append(Image(data))
+                    told.append(Image(data.translate(PLAIN_BASE64)))
                 case {"functionCall": call}:
                     told.append(Call(call["id"], call["name"], call["args"]))
                 case {"functionResponse": given}:
-                    images: list[Told] = [Image(part["inlineData"]["data"]) for part in given.get("parts", ())]
+                    images: list[Told] = [
+                        Image((part.get("inlineData") or part["inline_data"])["data"].translate(PLAIN_BASE64))
+                        for part in given.get("parts", ())
+                    ]
                     told += _shown(given["id"], given["name"], [given["response"]["output"]], images)
     return told
 
 
+def _gemini_schema(body: dict[str, Any]) -> dict[str, Any]:
+    """The output schema in either form: a client of the same dialect keeps its own."""
+    config = body["generationConfig"]
+    schema: dict[str, Any] = config.get("responseJsonSchema") or config["responseSchema"]
+    return schema
+
+
 def _ollama_told(body: dict[str, Any]) -> list[Told]:
     told: list[Told] = []
+    call_ids: list[str] = []
     for message in body["messages"]:
-        content = message["content"]
+        content = message.get("content", "")
         match message["role"]:
             case "user":
                 told += [User(content)] if content else []
                 told += [Image(data) for data in message.get("images", ())]
             case "assistant":
                 told += [Text(content)] if content else []
-                calls = message.get("tool_calls", ())
-                told += [Call(call["id"], call["function"]["name"], call["function"]["arguments"]) for call in calls]
+                for number, call in enumerate(message.get("tool_calls", ())):
+                    # Clients may leave out ids. The gateway counts such calls.
+                    call_ids.append(call.get("id", f"call_1_{number}"))
+                    told.append(Call(call_ids[-1], call["function"]["name"], call["function"]["arguments"]))
             case "tool":
-                told.append(Result(message["tool_call_id"], message["tool_name"], content))
+                told.append(Result(message.get("tool_call_id") or call_ids.pop(0), message["tool_name"], content))
     return told
 
 
@@ -245,7 +263,7 @@ KINDS: Final = [
         told=_gemini_told,
         thoughts=_gemini_signatures,
         own=SIGNATURE,
-        schema=lambda body: body["generationConfig"]["responseJsonSchema"],
+        schema=_gemini_schema,
         fault=error_frame(503, "overloaded"),
     ),
     Kind(
@@ -261,3 +279,6 @@ KINDS: Final = [
         lifted="image",
     ),
 ]
+
+#: Both forms of base64 are valid in Gemini requests.
+PLAIN_BASE64 = str.maketrans("-_", "+/")

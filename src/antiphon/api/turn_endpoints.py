@@ -18,9 +18,10 @@ from antiphon.api.request_options import (
 )
 from antiphon.dialects import responses
 from antiphon.dialects.dialect import KEEPALIVE_COMMENT, STREAM_TYPES, ClientDialect, EventsFromHub, Framing
+from antiphon.gateway.client_dialect import request_at_path
 from antiphon.gateway.history import HistorySource
+from antiphon.gateway.preparation import OriginalRequest
 from antiphon.gateway.prepare_turn import PreparedTurn, prepare_turn
-from antiphon.gateway.routes import request_at_path
 from antiphon.gateway.run_turn import WholeTurn, drain_upstream, run_turn, violation_reporter
 from antiphon.gateway.turn import UpstreamTurn
 from antiphon.http.asgi import JSON, Headers, Scope
@@ -34,13 +35,14 @@ from antiphon.store.interface import StoredTurn
 async def create_response(services: Services, exchange: Exchange) -> None:
     """`POST /v1/responses`: a turn in the dialect of the hub, streamed, whole or in the background."""
     strict = requested_strictness(exchange.scope)
-    request, losses = responses.request_to_hub(await exchange.read_body(services.max_body))
-    prepared_turn = await _prepare_turn(services, exchange, request, losses, strict)
+    body = await exchange.read_body(services.max_body)
+    request, losses = responses.request_to_hub(body)
+    prepared_turn = await _prepare_turn(services, exchange, request, losses, strict, body)
     if request.background:
         await enqueue_response(services, exchange, request, prepared_turn)
         return
     turn = prepared_turn.turn
-    del request, prepared_turn  # frees memory during a long stream
+    del request, body, prepared_turn  # frees memory during a long stream
     await deliver_turn(services, exchange, turn, lambda: _responses_stream_format(services, exchange))
 
 
@@ -49,9 +51,10 @@ async def create_dialect_turn(services: Services, exchange: Exchange) -> None:
     `/v1beta/models/{model}:generateContent` and `:streamGenerateContent`, `/v1/vscode/chat`."""
     dialect = exchange.dialect
     strict = requested_strictness(exchange.scope)
-    request, losses = request_at_path(exchange.scope["path"], dialect, await exchange.read_body(services.max_body))
-    turn = (await _prepare_turn(services, exchange, request, losses, strict)).turn
-    del request  # frees memory during a long stream
+    body = await exchange.read_body(services.max_body)
+    request, losses = request_at_path(exchange.scope["path"], dialect, body)
+    turn = (await _prepare_turn(services, exchange, request, losses, strict, body)).turn
+    del request, body  # frees memory during a long stream
     turn.extra_headers = {
         **turn.extra_headers,
         **forwarded_headers(dialect, exchange.scope, turn.target.upstream),
@@ -60,10 +63,20 @@ async def create_dialect_turn(services: Services, exchange: Exchange) -> None:
 
 
 def _prepare_turn(
-    services: Services, exchange: Exchange, request: Request, losses: Losses, strict: bool | None
+    services: Services, exchange: Exchange, request: Request, losses: Losses, strict: bool | None, body: bytes
 ) -> Awaitable[PreparedTurn]:
     history_source = HistorySource(owner=exchange.owner, store=services.store, limit=services.max_body)
-    return prepare_turn(services, request, losses, history_source, exchange.log_entry, exchange.trace, strict=strict)
+    original = OriginalRequest(exchange.dialect.name, body)
+    return prepare_turn(
+        services,
+        request,
+        losses,
+        history_source,
+        exchange.log_entry,
+        exchange.trace,
+        strict=strict,
+        original=original,
+    )
 
 
 def _responses_stream_format(services: Services, exchange: Exchange) -> StreamFormat:
@@ -83,6 +96,7 @@ class StreamFormat(Struct, frozen=True, kw_only=True):
     headers: Headers = field(default_factory=lambda: SSE_HEADERS)
     keepalive: bytes = KEEPALIVE_COMMENT  # sent when there are no events
     reports_losses: bool = False
+    client_dialect: ClientDialect | None = None  # set if frames of the same dialect may pass as they came
 
 
 async def deliver_turn(
@@ -105,8 +119,10 @@ async def _deliver_whole(services: Services, exchange: Exchange, turn: UpstreamT
     exchange.request_scope.turn = whole_turn
     response = await whole_turn.run()
     exchange.log_entry.note_response(response)
-    body, losses = exchange.dialect.response_from_hub(response, turn.prepared.request)
-    turn.losses.extend(losses)
+    body = turn.relayed_answer(exchange.dialect, response)
+    if body is None:
+        body, losses = exchange.dialect.response_from_hub(response, turn.prepared.request)
+        turn.losses.extend(losses)
     exchange.note_losses(turn.losses)
     await exchange.respond(200, [JSON, *losses_header(turn.losses)], body)
 
@@ -118,6 +134,7 @@ async def _deliver_stream(
         stream_format.events_from_hub(turn.prepared.request),
         reports_losses=stream_format.reports_losses,
         on_violation=violation_reporter(services, exchange.id),
+        client_dialect=stream_format.client_dialect,
     )
     stream = EventStream(
         exchange.send,
@@ -163,7 +180,10 @@ def stream_format_for(dialect: ClientDialect, scope: Scope) -> StreamFormat:
             keepalive=dialect.keepalive,
         )
     return StreamFormat(
-        events_from_hub=dialect.events_from_hub, headers=STREAM_HEADERS[dialect.framing], keepalive=dialect.keepalive
+        events_from_hub=dialect.events_from_hub,
+        headers=STREAM_HEADERS[dialect.framing],
+        keepalive=dialect.keepalive,
+        client_dialect=dialect,
     )
 
 

@@ -11,8 +11,9 @@ from typing import Any, Final, Literal, Protocol
 from msgspec import Struct
 
 from antiphon import sse
-from antiphon.dialects.common.json_lines import JsonLinesDecoder
+from antiphon.dialects.common.json_lines import JsonLinesDecoder, encode_line
 from antiphon.dialects.common.refused_reasoning import RefusedPart
+from antiphon.dialects.common.relay import LiteralContent
 from antiphon.errors import ApiError
 from antiphon.protocol.events import StreamEvent, TextRun
 from antiphon.protocol.losses import Losses
@@ -67,6 +68,7 @@ class FrameDecoder(Protocol):
 
 
 FRAME_DECODERS: Final[dict[Framing, Callable[[], FrameDecoder]]] = {"sse": sse.Decoder, "json_lines": JsonLinesDecoder}
+FRAME_ENCODERS: Final[dict[Framing, Callable[[sse.Frame], bytes]]] = {"sse": sse.encode, "json_lines": encode_line}
 
 # `text_run` of a reader or a writer that accepts many text deltas at once.
 TextRunToHub = Callable[[list[sse.Frame], int], tuple[TextRun | None, int]]
@@ -153,6 +155,10 @@ class ClientDialect(Struct, frozen=True, kw_only=True):
     turn_to_count: Callable[[bytes], bytes] | None = None
     #: The field with the number of tokens; empty: in the form of the hub.
     count_field: str = ""
+    #: The reader of the literal content of answers, so that a server's own frames can be passed to clients of the same
+    #: dialect; None for the hub, whose events keep all members. It gets the request, the wire options, the initial
+    #: response, and the client's name of the model if the gateway maps it.
+    answer_content: Callable[[Request, Any, Response, str | None], LiteralContent] | None = None
 
 
 class Dialect(Struct, frozen=True, kw_only=True):

@@ -58,7 +58,13 @@ CHAT: Final = Dialect(
         accepts_unsealed_reasoning=True,
         response_only_fields=frozenset({"choices", "error"}),
     ),
-    client=_client("chat", chat, turn_paths=("/v1/chat/completions",), path_prefixes=("/v1/chat/",)),
+    client=_client(
+        "chat",
+        chat,
+        turn_paths=("/v1/chat/completions",),
+        path_prefixes=("/v1/chat/",),
+        answer_content=chat.AnswerContent,
+    ),
 )
 RESPONSES: Final = Dialect(
     name="responses",
@@ -98,6 +104,7 @@ MESSAGES: Final = Dialect(
     client=_client(
         "messages",
         messages,
+        answer_content=messages.AnswerContent,
         turn_paths=("/v1/messages",),
         path_prefixes=("/v1/messages",),
         request_id_header=b"request-id",
@@ -125,6 +132,7 @@ GEMINI: Final = Dialect(
     client=_client(
         "gemini",
         gemini,
+        answer_content=gemini.AnswerContent,
         turn_actions=gemini.TURN_ACTIONS,
         other_actions=("countTokens",),
         path_prefixes=("/v1beta/",),
@@ -156,6 +164,7 @@ OLLAMA: Final = Dialect(
     client=_client(
         "ollama",
         ollama,
+        answer_content=ollama.AnswerContent,
         turn_paths=("/api/chat", "/api/generate"),
         path_prefixes=("/api/",),
         request_at_path=ollama.request_at_path,

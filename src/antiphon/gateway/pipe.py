@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
+from antiphon.dialects.common.relay import Relay
 from antiphon.dialects.dialect import EventsFromHub, TextRunFromHub
 from antiphon.errors import ApiError
 from antiphon.protocol.errors import Error, error_payload
@@ -31,7 +32,7 @@ from antiphon.protocol.losses import Losses
 from antiphon.protocol.policy import Policy
 from antiphon.protocol.response import Response
 from antiphon.protocol.status import ResponseStatus
-from antiphon.upstream.server_turn import StreamReader
+from antiphon.upstream.stream_reader import StreamReader
 
 LOSSES_EVENT: Final = "antiphon:losses"
 
@@ -50,6 +51,7 @@ class Pipe:
         on_violation: Callable[[Violation], None] | None = None,
         holds_terminal_event: bool = False,
         separator: bytes = b"",
+        relay: Relay | None = None,
     ) -> None:
         self.response: Response | None = None  # from the terminal event
         self.event_count = 0  # events for the client, set at the terminal event
@@ -60,6 +62,9 @@ class Pipe:
         self._event_losses = losses
         self._reports_losses = reports_losses
         self._holds_terminal_event = holds_terminal_event
+        self._relay = relay  # for a client of the upstream's dialect
+        if relay is not None:
+            reader.on_frames = relay.add_frames
         self._separator = separator  # put between events for a client that reads them one by one
         self._pending_end: TerminalEvent | None = None
         self._number_shift = 0
@@ -99,7 +104,7 @@ class Pipe:
         out: list[bytes] = []
         event = ErrorEvent(sequence_number=number, error=error_payload(error))
         self._check_grammar(event)
-        out.append(self._from_hub.feed(event))
+        out.append(self._deliver(event, self._from_hub.feed(event)))
         self._pending_end, self.response = None, has_failed
         self._write_end(ResponseFailed(sequence_number=number + 1, response=has_failed), out)
         return self.join(out)
@@ -116,9 +121,12 @@ class Pipe:
 
     @property
     def losses(self) -> Losses:
-        """All losses so far, of the request and of the response."""
+        """All losses so far, of the request and of the response. Frames that pass as they came lose nothing."""
         losses = Losses()
-        for part in (self._event_losses, self._reader.losses, self._policy.losses, self._from_hub.losses):
+        parts = [self._event_losses, self._policy.losses]
+        if self._relay is None or not self._relay.is_active:
+            parts += [self._reader.losses, self._from_hub.losses]
+        for part in parts:
             losses.extend(part)
         return losses
 
@@ -137,9 +145,11 @@ class Pipe:
             if type(event) is not TextRun:
                 self._write_all((cast(StreamEvent, event),), out)
             elif self._text_run is not None and self._policy.passes_plain_deltas:  # nearly all of them
-                out.append(self._text_run(event))
+                out.append(self._deliver(event, self._text_run(event)))
             else:
                 self._write_all(event.events(), out)
+        if self._relay is not None:
+            out.append(self._relay.flush())
         return self.join(out)
 
     def _write_all(self, events: Iterable[StreamEvent], out: list[bytes]) -> None:
@@ -158,7 +168,7 @@ class Pipe:
             event = replace(event, sequence_number=event.sequence_number + self._number_shift)
         if not _is_end(event):
             self._check_grammar(event)
-            out.append(self._from_hub.feed(event))
+            out.append(self._deliver(event, self._from_hub.feed(event)))
             return
         self.response, self.event_count = event.response, event.sequence_number + 1
         if self._holds_terminal_event and not isinstance(event, ResponseFailed):
@@ -168,8 +178,10 @@ class Pipe:
 
     def _write_end(self, event: TerminalEvent, out: list[bytes]) -> None:
         self._check_grammar(event)
-        out.append(self._from_hub.feed(event))
-        out.append(self._from_hub.finish())
+        out.append(self._deliver(event, self._from_hub.feed(event) + self._from_hub.finish()))
+
+    def _deliver(self, event: StreamEvent | TextRun, translation: bytes) -> bytes:
+        return translation if self._relay is None else self._relay.deliver(event, translation)
 
     def join(self, pieces: Sequence[bytes]) -> bytes:
         """Joins pieces of the client's stream."""

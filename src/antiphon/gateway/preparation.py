@@ -11,9 +11,11 @@ from typing import Any, Final
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
+from antiphon.dialects.common.original_form import keep_original_form
 from antiphon.dialects.common.refused_reasoning import RefusedPart
 from antiphon.dialects.common.request_fields import refuse_several_answers
-from antiphon.dialects.registry import SERVER_DIALECTS, Wire
+from antiphon.dialects.dialect import ClientDialectName
+from antiphon.dialects.registry import CLIENT_DIALECTS, SERVER_DIALECTS, Wire
 from antiphon.errors import UnsupportedParameter
 from antiphon.profiles import Profile
 from antiphon.protocol.items import AdditionalTools, ItemParam, ReasoningParam
@@ -35,9 +37,16 @@ class TranslationPlan(Struct, frozen=True, kw_only=True):
     is_stored: bool = False  # whether the gateway stores the response
 
 
+class OriginalRequest(Struct, frozen=True):
+    """The body of a client, and its dialect."""
+
+    dialect: ClientDialectName
+    body: bytes
+
+
 class PreparedRequest(Struct, kw_only=True):
-    """A translated request. Only `body` and `retry_source` hold the history; both are released once the body is sent,
-    because a response may take long and its reader needs only the settings and tools."""
+    """A translated request. Only `body`, `retry_source` and `original` hold the history; they are released once the
+    body is sent, because a response may take long and its reader needs only the settings and tools."""
 
     plan: TranslationPlan
     request: Request  # the client's, with effective values
@@ -46,6 +55,7 @@ class PreparedRequest(Struct, kw_only=True):
     losses: Losses
     #: The request with its history, if it may hold a part that the upstream refuses.
     retry_source: Request | None = None
+    original: OriginalRequest | None = None
 
 
 class RetryRequest(Struct, frozen=True, kw_only=True):
@@ -56,10 +66,13 @@ class RetryRequest(Struct, frozen=True, kw_only=True):
     wire: Wire | None = None  # wire options without the part; None: the part was in this turn's history
 
 
-def prepare_request(request: Request, plan: TranslationPlan) -> PreparedRequest:
-    """Translates a request. The gateway keeps the state: the upstream gets the whole conversation, and
-    `store: false`."""
-    refuse_several_answers(request)
+def prepare_request(
+    request: Request, plan: TranslationPlan, original: OriginalRequest | None = None
+) -> PreparedRequest:
+    """Translates a request. The gateway keeps the state: the upstream gets the whole conversation, and `store: false`.
+    A client of the upstream's dialect, whose body is `original`, keeps the form of its request."""
+    if plan.is_stored or original is None or original.dialect != plan.profile.dialect:
+        refuse_several_answers(request)  # only answers that pass as they came can be several
     losses = Losses()
     client_request = _settle_store(request, is_stored=plan.is_stored, losses=losses)
     upstream_request, quirk_losses = plan.profile.apply_quirks(
@@ -69,6 +82,7 @@ def prepare_request(request: Request, plan: TranslationPlan) -> PreparedRequest:
     server_dialect = SERVER_DIALECTS[plan.profile.dialect]
     body, dialect_losses = server_dialect.request_from_hub(upstream_request, plan.wire)
     losses.extend(dialect_losses)
+    body = _in_original_form(body, plan, original)
     can_retry = server_dialect.wire_after_refusal is not None or _holds_reasoning(upstream_request)
     return PreparedRequest(
         plan=plan,
@@ -77,10 +91,19 @@ def prepare_request(request: Request, plan: TranslationPlan) -> PreparedRequest:
         body=body,
         losses=losses,
         retry_source=upstream_request if can_retry else None,
+        original=original if can_retry else None,
     )
 
 
-def prepare_retry(upstream_request: Request, plan: TranslationPlan, refused: RefusedPart) -> RetryRequest | None:
+def _in_original_form(body: bytes, plan: TranslationPlan, original: OriginalRequest | None) -> bytes:
+    if original is None or original.dialect != plan.profile.dialect:
+        return body
+    return keep_original_form(original.body, body, CLIENT_DIALECTS[original.dialect].request_to_hub)
+
+
+def prepare_retry(
+    upstream_request: Request, plan: TranslationPlan, refused: RefusedPart, original: OriginalRequest | None = None
+) -> RetryRequest | None:
     """Translates a request without a part that the upstream refused; None if it has no such part."""
     server_dialect = SERVER_DIALECTS[plan.profile.dialect]
     if refused == "reasoning":
@@ -90,14 +113,14 @@ def prepare_retry(upstream_request: Request, plan: TranslationPlan, refused: Ref
         losses = Losses()
         losses.add("input", "all earlier reasoning", "the server refused it, and the request was sent again without it")
         body, _ = server_dialect.request_from_hub(replace(upstream_request, input=items), plan.wire)
-        return RetryRequest(body=body, losses=losses)
+        return RetryRequest(body=_in_original_form(body, plan, original), losses=losses)
     if server_dialect.wire_after_refusal is None:
         return None
     wire = server_dialect.wire_after_refusal(plan.wire, plan.model, refused)
     if wire is None:
         return None
     body, losses = server_dialect.request_from_hub(upstream_request, wire)
-    return RetryRequest(body=body, losses=losses, wire=wire)
+    return RetryRequest(body=_in_original_form(body, plan, original), losses=losses, wire=wire)
 
 
 def _without_history(request: Request) -> Request:

@@ -10,6 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from antiphon.dialects.common.original_form import without_restored_losses
 from antiphon.errors import ApiError, ClientFault
 from antiphon.gateway.compaction import CompactionOpener
 from antiphon.gateway.context import GatewayContext
@@ -24,7 +25,7 @@ from antiphon.gateway.history import (
 )
 from antiphon.gateway.managed_turn import ContextPlan, ManagedTurn
 from antiphon.gateway.planning import has_trigger
-from antiphon.gateway.preparation import PreparedRequest, prepare_request
+from antiphon.gateway.preparation import OriginalRequest, PreparedRequest, prepare_request
 from antiphon.gateway.recording import ResponseRecorder
 from antiphon.gateway.request_scope import RequestLog
 from antiphon.gateway.restore_reasoning import find_missing_reasoning
@@ -65,6 +66,7 @@ async def prepare_turn(
     *,
     keeps_history: bool = False,
     strict: bool | None = None,
+    original: OriginalRequest | None = None,
 ) -> PreparedTurn:
     """Prepares the turn of a request. `losses` are those of its translation to the hub. With `keeps_history` the turn
     is recorded although it is not stored. `strict` refuses lossy translation; None means the upstream's setting."""
@@ -82,7 +84,10 @@ async def prepare_turn(
     if trace is not None:
         trace.record_hub_request(codec.encode(request))
         trace.record_note("kept", int(store is not None))
-    prepared = prepare_request(request, target.plan_translation(is_stored=store is not None))
+    prepared = prepare_request(request, target.plan_translation(is_stored=store is not None), original)
+    if original is not None and original.dialect == target.upstream.profile.dialect and len(losses):
+        losses = without_restored_losses(losses, original.body, prepared.body)
+        translation_losses = [loss for loss in translation_losses if loss in losses]
     if strict:
         _refuse_losses([*translation_losses, *prepared.losses])
     if plan is not None and plan.compactor is not None:

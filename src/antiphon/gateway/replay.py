@@ -22,10 +22,11 @@ from antiphon.dialects.dialect import ClientDialect, EventsFromHub
 from antiphon.dialects.registry import HUB_DIALECT, SERVER_DIALECTS
 from antiphon.dialects.responses.stream_out import EVENT_STYLES, EventStyle
 from antiphon.errors import AntiphonError, ApiError, UpstreamFault
+from antiphon.gateway.client_dialect import dialect_at_path, request_at_path
 from antiphon.gateway.pipe import Pipe
 from antiphon.gateway.preparation import prepare_request
 from antiphon.gateway.prepare_turn import is_self_contained
-from antiphon.gateway.routes import Target, Upstream, dialect_at_path, request_at_path
+from antiphon.gateway.routes import Target, Upstream
 from antiphon.gateway.turn import OMISSIONS_NOTE, UpstreamTurn, is_json
 from antiphon.profiles import load_profile
 from antiphon.protocol import codec
@@ -205,6 +206,9 @@ async def _replay_answer(
     if turn.prepared.request.stream:
         return await _replay_stream(turn, record, client, dialect, losses)
     response = await turn.read_response(await turn.send_request(RecordedResponse(record)))
+    relayed_body = turn.relayed_answer(dialect, response)
+    if relayed_body is not None:
+        return relayed_body
     body, response_losses = dialect.response_from_hub(response, turn.prepared.request)
     losses.extend(response_losses)
     return body
@@ -215,7 +219,9 @@ async def _replay_stream(
 ) -> bytes:
     extensions = [extension.strip() for extension in client.headers.get("antiphon-extensions", "").lower().split(",")]
     pipe = turn.make_pipe(
-        _writer(turn, record, dialect), reports_losses=dialect is HUB_DIALECT and "losses" in extensions
+        _writer(turn, record, dialect),
+        reports_losses=dialect is HUB_DIALECT and "losses" in extensions,
+        client_dialect=None if _wants_json_array(record, dialect) else dialect,
     )
     # Whether the 200 was sent before a failure depended on timing; the recorded head has the answer.
     has_started = record.client_head is not None and record.client_head.status == 200
@@ -236,9 +242,13 @@ def _writer(turn: UpstreamTurn, record: RecordedTrace, dialect: ClientDialect) -
     request = turn.prepared.request
     if dialect is HUB_DIALECT:
         return responses.EventsFromHub(request, style=_style_in(record))
-    if dialect.streams_json_array and record.client_head is not None and not _is_stream(record.client_head):
+    if _wants_json_array(record, dialect):
         return dialect.events_from_hub(request, as_json_array=True)
     return dialect.events_from_hub(request)
+
+
+def _wants_json_array(record: RecordedTrace, dialect: ClientDialect) -> bool:
+    return dialect.streams_json_array and record.client_head is not None and not _is_stream(record.client_head)
 
 
 def _style_in(record: RecordedTrace) -> EventStyle:

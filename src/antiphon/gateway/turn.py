@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from antiphon.diagnosis import diagnose, summary_sentence
 from antiphon.dialects.common.refused_reasoning import refused_part
-from antiphon.dialects.dialect import EventsFromHub
+from antiphon.dialects.common.relay import LiteralContent, Relay, relayed_answer
+from antiphon.dialects.dialect import FRAME_ENCODERS, ClientDialect, EventsFromHub
 from antiphon.errors import ApiError, ClientFault, UpstreamFault
 from antiphon.gateway.pipe import Pipe
 from antiphon.gateway.preparation import PreparedRequest, RetryRequest, prepare_retry
@@ -24,6 +25,7 @@ from antiphon.protocol import codec
 from antiphon.protocol.events import StreamEvent, TerminalEvent, TextRun
 from antiphon.protocol.fold import replay_response
 from antiphon.protocol.grammar import Violation
+from antiphon.protocol.losses import Losses
 from antiphon.protocol.output_limits import OutputLimits
 from antiphon.protocol.policy import PaddingSource, Policy
 from antiphon.protocol.response import Response, make_initial_response
@@ -31,8 +33,9 @@ from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.status import ResponseStatus
 from antiphon.trace.writer import Trace
 from antiphon.upstream.body import read_body
-from antiphon.upstream.server_turn import StreamReader, turn_url
+from antiphon.upstream.stream_reader import StreamReader
 from antiphon.upstream.transport import Flow, Transport, UpstreamResponse, flow_of_pieces
+from antiphon.upstream.urls import turn_url
 
 MAX_ERROR_BYTES: Final = 256 * 1024  # bytes of an error body that are read
 MAX_DIAGNOSED_BYTES: Final = 1024 * 1024  # bytes of a refused request body that are diagnosed
@@ -67,19 +70,22 @@ class UpstreamTurn:
         self._trace = trace
         self._limits = limits
         self._answer: UpstreamResponse | None = None
+        self._whole_body = b""  # the upstream's answer, if it is no stream
+        self._request_losses = self.losses  # without those of the answer
 
     async def send_request(self, transport: Transport) -> UpstreamResponse:
         """Sends the request; raises the upstream's error if it refuses. RSN-3: if it refuses something about reasoning,
         retries once without that part, before the client has received anything."""
         body, self.prepared.body = self.prepared.body, b""
         retry_source, self.prepared.retry_source = self.prepared.retry_source, None
+        original, self.prepared.original = self.prepared.original, None
         try:
             return await self._send(transport, body)
         except ClientFault as error:
             refused = refused_part(error)
             if refused is None or retry_source is None:
                 raise
-            retry = prepare_retry(retry_source, self.prepared.plan, refused)
+            retry = prepare_retry(retry_source, self.prepared.plan, refused, original)
             if retry is None or not self._allows_retry(retry, body):
                 raise
             self._note_refusal(error, retry)
@@ -153,9 +159,12 @@ class UpstreamTurn:
         reports_losses: bool = False,
         on_violation: Callable[[Violation], None] | None = None,
         separator: bytes = b"",
+        client_dialect: ClientDialect | None = None,
     ) -> Pipe:
         """The pipe for a client that wants a stream. If the response is stored, the terminal event is held back until
-        it is."""
+        it is. With `client_dialect`, a client of the upstream's dialect gets the upstream's own frames."""
+        content = self._answer_content(client_dialect)
+        encode_frame = FRAME_ENCODERS[self.target.upstream.server_dialect.framing]
         return Pipe(
             self.make_reader(),
             self._policy,
@@ -165,7 +174,26 @@ class UpstreamTurn:
             on_violation=on_violation,
             holds_terminal_event=self.recorder is not None,
             separator=separator,
+            relay=None if content is None else Relay(content, encode_frame),
         )
+
+    def relayed_answer(self, client_dialect: ClientDialect, response: Response) -> bytes | None:
+        """The upstream's own answer for a client of its dialect that wants no stream; None if it must be translated."""
+        body, self._whole_body = self._whole_body, b""
+        content = self._answer_content(client_dialect) if body else None
+        relayed_body = None if content is None else relayed_answer(content, body, response)
+        if relayed_body is not None:
+            self.losses = self._request_losses  # an answer that passes as it came loses nothing
+        return relayed_body
+
+    def _answer_content(self, client_dialect: ClientDialect | None) -> LiteralContent | None:
+        """The literal content of the answer, if the client speaks the upstream's dialect."""
+        profile = self.target.upstream.profile
+        if client_dialect is None or client_dialect.answer_content is None or client_dialect.name != profile.dialect:
+            return None
+        model = self.prepared.request.model or None
+        mapped_model = None if model == self.target.model else model
+        return client_dialect.answer_content(self.prepared.request, profile.wire, self.initial_response, mapped_model)
 
     async def read_response(self, answer: UpstreamResponse) -> Response:
         """For a client that wants no stream: stores the response if required and returns it, or raises its error."""
@@ -224,6 +252,8 @@ class UpstreamTurn:
             self._trace.record_note("upstream_fault", f"{fault.code}: {fault.message}")
 
     def _read_whole(self, body: bytes) -> Response:
+        self._whole_body, self._request_losses = body, Losses()
+        self._request_losses.extend(self.losses)
         upstream = self.target.upstream
         response, losses = upstream.server_dialect.response_to_hub(
             body, self.prepared.upstream_request, self.initial_response, self._stamps, upstream.profile.wire

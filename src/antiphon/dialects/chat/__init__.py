@@ -1,5 +1,6 @@
 """The Chat Completions dialect."""
 
+from antiphon.dialects.chat.answer_content import AnswerContent
 from antiphon.dialects.chat.errors import error_from_hub, error_to_hub
 from antiphon.dialects.chat.request_in import request_to_hub
 from antiphon.dialects.chat.request_out import request_from_hub
@@ -7,6 +8,7 @@ from antiphon.dialects.chat.stream_in import EventsToHub, response_to_hub
 from antiphon.dialects.chat.stream_out import EventsFromHub, response_from_hub
 
 __all__ = [
+    "AnswerContent",
     "EventsFromHub",
     "EventsToHub",
     "error_from_hub",

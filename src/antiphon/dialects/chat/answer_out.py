@@ -261,10 +261,6 @@ def usage_from_hub(usage: Usage) -> UsageOut:
     )
 
 
-def completion_id(response: Response) -> str:
-    return f"chatcmpl-{response.id}"
-
-
 def _text_piece(text: str, logprobs: list[LogProb]) -> ChoiceOut:
     return ChoiceOut(delta=MessagePiece(content=text), logprobs=_logprobs_from_hub(logprobs) if logprobs else None)
 

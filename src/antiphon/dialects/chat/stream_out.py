@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET
 
 from antiphon import sse
-from antiphon.dialects.chat.answer_out import AnswerFromHub, completion_id, join_pieces, usage_from_hub
+from antiphon.dialects.chat.answer_content import completion_id, wants_usage
+from antiphon.dialects.chat.answer_out import AnswerFromHub, join_pieces, usage_from_hub
 from antiphon.dialects.chat.errors import error_frame_data
 from antiphon.dialects.chat.response_wire import ChoiceOut, CompletionOut, MessagePiece
-from antiphon.dialects.chat.wire import STREAM_OPTIONS
 from antiphon.dialects.common.event_ordering import EventSequencer
 from antiphon.dialects.common.response_errors import raise_unless_ended
 from antiphon.dialects.common.stream_from_hub import StreamFromHub
@@ -42,7 +42,7 @@ class EventsFromHub(StreamFromHub):
     def __init__(self, request: Request) -> None:
         super().__init__()
         self._answer = AnswerFromHub(request, self.losses)
-        self._wants_usage = _wants_usage(request)
+        self._wants_usage = wants_usage(request)
         self._chunk = CompletionOut(
             id="", object="chat.completion.chunk", created=0, model=request.model or "", choices=[]
         )
@@ -135,15 +135,6 @@ def response_from_hub(response: Response, request: Request) -> tuple[bytes, Loss
         usage=usage_from_hub(response.usage) if response.usage else UNSET,
     )
     return msgspec.json.encode(completion), losses
-
-
-def _wants_usage(request: Request) -> bool:
-    options = (request.extra or {}).get(STREAM_OPTIONS, Raw(b"null"))
-    match msgspec.json.decode(options):
-        case {"include_usage": True}:
-            return True
-        case _:
-            return False
 
 
 CALL_TYPES: Final = (FunctionCall, CustomToolCall)

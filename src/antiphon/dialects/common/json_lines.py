@@ -57,6 +57,11 @@ class JsonLinesDecoder:
         return [sse.Frame("", line) for line in self._lines.finish()]
 
 
+def encode_line(frame: sse.Frame) -> bytes:
+    """The data of a frame as one line."""
+    return escape_line_ends(frame.data) + b"\n"
+
+
 def escape_line_ends(data: bytes) -> bytes:
     """Escapes all characters that a reader of lines may treat as a line end; common clients also split at these three.
 

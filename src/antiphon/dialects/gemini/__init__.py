@@ -1,5 +1,6 @@
 """The API of `generateContent` and `streamGenerateContent`."""
 
+from antiphon.dialects.gemini.answer_content import AnswerContent
 from antiphon.dialects.gemini.errors import error_from_hub, error_to_hub
 from antiphon.dialects.gemini.models import (
     TURN_ACTIONS,
@@ -16,6 +17,7 @@ from antiphon.dialects.gemini.token_count import count_request, turn_to_count
 
 __all__ = [
     "TURN_ACTIONS",
+    "AnswerContent",
     "EventsFromHub",
     "EventsToHub",
     "count_request",

@@ -1,5 +1,6 @@
 """Messages."""
 
+from antiphon.dialects.messages.answer_content import AnswerContent
 from antiphon.dialects.messages.errors import error_from_hub, error_to_hub
 from antiphon.dialects.messages.models import model_from_hub, models_from_hub
 from antiphon.dialects.messages.request_in import request_to_hub
@@ -10,6 +11,7 @@ from antiphon.dialects.messages.token_count import count_request
 from antiphon.dialects.messages.wire import wire_after_refusal
 
 __all__ = [
+    "AnswerContent",
     "EventsFromHub",
     "EventsToHub",
     "count_request",

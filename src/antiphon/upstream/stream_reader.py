@@ -1,31 +1,19 @@
-"""A turn with a server of any dialect, without I/O: the URL of the request, and the decoding of the streamed answer."""
+"""Decodes an upstream's stream: bytes in, in any cut, hub events out. Pure; the dialect is given."""
 
 from __future__ import annotations
 
-from urllib.parse import quote
+from collections.abc import Callable
 
 from antiphon import sse
-from antiphon.dialects.dialect import FRAME_DECODERS, EventsToHub, Framing, ServerDialect, TextRunToHub
+from antiphon.dialects.dialect import FRAME_DECODERS, EventsToHub, Framing, TextRunToHub
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.events import StreamEvent, TextRun
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.output_limits import OutputLimitExceeded, OutputLimits
 
 
-def turn_url(dialect: ServerDialect, base_url: str, model: str, *, streams: bool) -> str:
-    """The URL for a turn."""
-    return url_at((streams and dialect.stream_path) or dialect.turn_path, dialect, base_url, model)
-
-
-def url_at(path: str, dialect: ServerDialect, base_url: str, model: str) -> str:
-    """The URL of a path; `{model}` is replaced with the resource name of the model, which the client chooses."""
-    if dialect.model_resource_name is None or "{model}" not in path:
-        return base_url + path
-    return base_url + path.replace("{model}", quote(dialect.model_resource_name(model), safe="/"))
-
-
 class StreamReader:
-    """Decodes one stream: bytes in, in any cut, hub events out."""
+    """Decodes one stream."""
 
     def __init__(
         self,
@@ -37,6 +25,7 @@ class StreamReader:
         self._frames = FRAME_DECODERS[framing]()
         self._to_hub = to_hub
         to_hub.limit_output(limits)
+        self.on_frames: Callable[[list[sse.Frame]], None] | None = None  # gets all frames, before their events
         self._text_run: TextRunToHub | None = getattr(to_hub, "text_run", None)
 
     @property
@@ -60,6 +49,8 @@ class StreamReader:
             frames = self._frames.feed(data)
         except UpstreamFault as error:
             return [*self._to_hub.finish(error)]
+        if self.on_frames is not None:
+            self.on_frames(frames)
         events: list[StreamEvent | TextRun] = []
         try:
             if len(frames) == 1:  # the usual case; a run of one costs more than an event
@@ -75,7 +66,10 @@ class StreamReader:
         """The stream has ended, properly or with an error."""
         events: list[StreamEvent] = []
         try:
-            for frame in self._frames.finish():
+            frames = self._frames.finish()
+            if self.on_frames is not None:
+                self.on_frames(frames)
+            for frame in frames:
                 events += self._to_hub.feed(frame)
             return events + self._to_hub.finish(error)
         except OutputLimitExceeded as limit:

@@ -1,0 +1,126 @@
+"""Lists the literal content of chat chunks and whole chat answers, for the relay to chat clients.
+
+Only the first choice is compared, because only it is translated. Frames of other choices pass with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from antiphon import sse
+from antiphon.dialects.chat.wire import STREAM_OPTIONS, ChatWire
+from antiphon.dialects.common.relay import (
+    FINISH,
+    UNREADABLE,
+    LiteralContent,
+    Piece,
+    add_missing,
+    call_piece,
+    replace_model,
+    text_piece,
+)
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import Response
+
+
+class AnswerContent(LiteralContent):
+    """The content of one answer."""
+
+    last_frame = sse.Frame("", sse.DONE)
+
+    def __init__(self, request: Request, wire: ChatWire, response: Response, model: str | None) -> None:
+        self._hides_usage = wire.stream_usage and not wants_usage(request)  # the gateway always asks for usage
+        self._response = response
+        self._model = model
+        self._call_numbers: dict[int, int] = {}  # by index
+
+    def pieces(self, value: Any) -> list[Piece] | None:
+        choices = value.get("choices")
+        if self._hides_usage and choices == [] and value.get("usage"):
+            return None
+        pieces: list[Piece] = [] if value.get("error") is None else [UNREADABLE]
+        for choice in choices or ():
+            if not isinstance(choice, dict):
+                pieces.append(UNREADABLE)
+            elif not choice.get("index"):
+                pieces += self._choice_pieces(choice)
+        return pieces
+
+    def complete(self, value: Any) -> bool:
+        has_model = replace_model(value, "model", self._model)
+        kind = "chat.completion"
+        has_changed = False
+        for position, choice in enumerate(value.get("choices") or ()):
+            kind = "chat.completion" if "message" in choice else "chat.completion.chunk"
+            has_changed |= add_missing(choice, {"index": position, "finish_reason": None})
+        response = self._response
+        required = {"id": completion_id(response), "created": response.created_at, "model": response.model}
+        return add_missing(value, {**required, "object": kind, "choices": []}) or has_changed or has_model
+
+    def _choice_pieces(self, choice: dict[str, Any]) -> Iterator[Piece]:
+        is_whole = "message" in choice
+        message = choice.get("message" if is_whole else "delta")
+        if isinstance(message, dict):
+            yield from _reasoning_pieces(message)
+            yield from _content_pieces(message.get("content"))
+            yield text_piece("refusal", message.get("refusal"))
+            for position, call in enumerate(message.get("tool_calls") or ()):
+                yield from self._call_pieces(call, position if is_whole else call.get("index"))
+            if message.get("function_call"):
+                yield UNREADABLE  # the form before `tool_calls` has no ids
+        elif message is not None:
+            yield UNREADABLE
+        if choice.get("finish_reason"):
+            yield FINISH
+
+    def _call_pieces(self, call: dict[str, Any], index: Any) -> Iterator[Piece]:
+        called = call.get("function") or call.get("custom") or {}
+        if index not in self._call_numbers:
+            self._call_numbers[index] = len(self._call_numbers)
+            is_named = call.get("id") and called.get("name")
+            yield call_piece(self._call_numbers[index], call["id"], called["name"]) if is_named else UNREADABLE
+        elif called.get("name"):
+            yield UNREADABLE  # the name comes in pieces
+        yield text_piece("arguments", called.get("arguments", called.get("input")), self._call_numbers[index])
+
+
+def completion_id(response: Response) -> str:
+    """The id of the answer in the gateway's own chat answers."""
+    return f"chatcmpl-{response.id}"
+
+
+def wants_usage(request: Request) -> bool:
+    """Whether a chat client asked for usage in the stream."""
+    options = (request.extra or {}).get(STREAM_OPTIONS, msgspec.Raw(b"null"))
+    match msgspec.json.decode(options):
+        case {"include_usage": True}:
+            return True
+        case _:
+            return False
+
+
+def _reasoning_pieces(message: dict[str, Any]) -> Iterator[Piece]:
+    text = message.get("reasoning_content") or message.get("reasoning")
+    if text:
+        yield text_piece("reasoning", text)
+        return
+    for detail in message.get("reasoning_details") or ():
+        yield text_piece("reasoning", detail.get("text") or detail.get("summary"))
+
+
+def _content_pieces(content: Any) -> Iterator[Piece]:
+    if not isinstance(content, list):
+        yield text_piece("text", content)
+        return
+    for part in content:
+        match part:
+            case {"type": "text", "text": text}:
+                yield text_piece("text", text)
+            case {"type": "thinking", "thinking": list() as thoughts}:
+                for thought in thoughts:
+                    yield text_piece("reasoning", thought.get("text") if isinstance(thought, dict) else thought)
+            case {"type": "text" | "thinking" | "refusal"} | str():
+                yield UNREADABLE

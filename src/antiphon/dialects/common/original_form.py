@@ -1,0 +1,171 @@
+"""Keeps the form of a client's request for a server of the same dialect, wherever the translation means the same.
+
+The translation of a request within one dialect changes what the profile, the policy or the repair of the history
+demand, and also what the hub has no place for: nulls, unknown members, two spellings of one thing. Each value of the
+client that reads the same as its translation replaces it. So the server gets the client's own JSON except where the
+gateway has a reason to change it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from antiphon.errors import ApiError
+from antiphon.protocol.codec import decode_json
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+
+Json = Any
+ReadBody = Callable[[bytes], tuple[Request, Losses]]
+
+
+def keep_original_form(original: bytes, translation: bytes, read_body: ReadBody) -> bytes:
+    """The translation of a request, with the client's own value wherever it reads the same."""
+    client_body, server_body = decode_json(original), decode_json(translation)
+    if not isinstance(client_body, dict) or client_body == server_body:
+        return translation
+    if any(name in server_body and name not in client_body for name in CONVERSATION_MEMBERS):
+        return translation  # a request of another endpoint, which has another form
+    return msgspec.json.encode(
+        _Merger(read_body, len(original) + len(translation)).merge_bodies(client_body, server_body)
+    )
+
+
+def without_restored_losses(losses: Losses, original: bytes, sent: bytes) -> Losses:
+    """The losses without those of members that are sent after all."""
+    client_body, server_body = decode_json(original), decode_json(sent)
+    remaining = Losses()
+    for loss in losses:
+        value = _value_at(loss.path, client_body)
+        if value is ABSENT or value != _value_at(loss.path, server_body):
+            remaining.add(loss.path, loss.what, loss.why)
+    return remaining
+
+
+def _value_at(path: str, value: Json) -> Json:
+    for name, index in PATH_STEP.findall(path):
+        if name and isinstance(value, dict) and name in value:
+            value = value[name]
+        elif index and isinstance(value, list) and int(index) < len(value):
+            value = value[int(index)]
+        else:
+            return ABSENT
+    return value
+
+
+class _Merger:
+    """Merges one request. What it reads to compare values is bounded by the size of the request."""
+
+    def __init__(self, read_body: ReadBody, size: int) -> None:
+        self._read_body = read_body
+        self._remaining_bytes = MAX_READ_FACTOR * size + MIN_READ_BYTES
+        self._remaining_readings = MAX_READINGS
+
+    def merge_bodies(self, client_body: dict[str, Json], server_body: dict[str, Json]) -> dict[str, Json]:
+        # Members are read beside the first element of each list, so that the others are not read again and again.
+        context = {name: value[:1] if isinstance(value, list) else value for name, value in server_body.items()}
+        return self._merge_members(client_body, server_body, context, self._read)
+
+    def _merge_values(self, client_value: Json, server_value: Json, read: _Read) -> Json:
+        if client_value == server_value:
+            return server_value
+        if self._read_same(client_value, server_value, read):
+            return client_value
+        if isinstance(client_value, dict) and isinstance(server_value, dict):
+            return self._merge_members(client_value, server_value, server_value, read)
+        if isinstance(client_value, list) and isinstance(server_value, list):
+            return self._merge_elements(client_value, server_value, read)
+        return server_value
+
+    def _merge_members(
+        self, client_value: dict[str, Json], server_value: dict[str, Json], context: dict[str, Json], read: _Read
+    ) -> dict[str, Json]:
+        """Merges objects. `read` reads `context` with one member replaced."""
+        spellings = {_fold_name(name): name for name in client_value}
+        merged: dict[str, Json] = {}
+        for name, value in server_value.items():
+            own_name = name if name in client_value else spellings.get(_fold_name(name), name)
+            others = {other: other_value for other, other_value in context.items() if other != name}
+            read_member = partial(_read_member, read, others, own_name)
+            own_value = client_value.get(own_name, value)
+            merged[own_name] = self._merge_values(own_value, value, read_member)
+        left_out = {name: value for name, value in client_value.items() if name not in merged}
+        if left_out:
+            # Members that the translation added may be other names of members that it left out.
+            context = {name: value for name, value in context.items() if name in client_value}
+            merged.update(self._meaningless_members(left_out, context, read))
+        return merged
+
+    def _meaningless_members(
+        self, members: dict[str, Json], context: dict[str, Json], read: _Read
+    ) -> Iterator[tuple[str, Json]]:
+        """The members that mean nothing to the hub, such as nulls and unknown members."""
+        if self._read_same({**context, **members}, context, read):
+            yield from members.items()
+            return
+        for name, value in members.items():
+            if self._read_same({**context, name: value}, context, read):
+                yield name, value
+
+    def _merge_elements(self, client_list: list[Json], server_list: list[Json], read: _Read) -> list[Json]:
+        read_element = partial(_read_element, read)
+        if len(client_list) == len(server_list):
+            pairs = zip(client_list, server_list, strict=True)
+            return [self._merge_values(client_value, value, read_element) for client_value, value in pairs]
+        merged: list[Json] = []
+        start = 0
+        for value in server_list:
+            for index in range(start, min(start + MAX_LOOKAHEAD, len(client_list))):
+                if client_list[index] == value or self._read_same(client_list[index], value, read_element):
+                    value, start = client_list[index], index + 1
+                    break
+            merged.append(value)
+        return merged
+
+    def _read_same(self, left: Json, right: Json, read: _Read) -> bool:
+        left_request = read(left)
+        return left_request is not None and left_request == read(right)
+
+    def _read(self, body: Json) -> Request | None:
+        """The hub request of a body; None if it cannot be read, or if too much was read already."""
+        encoded_body = msgspec.json.encode(body)
+        self._remaining_bytes -= len(encoded_body)
+        self._remaining_readings -= 1
+        if self._remaining_bytes < 0 or self._remaining_readings < 0:
+            return None
+        try:
+            return self._read_body(encoded_body)[0]
+        except ApiError:
+            return None
+
+
+#: Reads a value in its place: as the value of one member, or as the only element of a list.
+_Read = Callable[[Json], Request | None]
+
+
+def _read_member(read: _Read, others: dict[str, Json], name: str, value: Json) -> Request | None:
+    return read({**others, name: value})
+
+
+def _read_element(read: _Read, value: Json) -> Request | None:
+    return read([value])
+
+
+def _fold_name(name: str) -> str:
+    """One form for both spellings of a name: `systemInstruction` and `system_instruction`."""
+    return name.replace("_", "").lower()
+
+
+ABSENT: Final = object()
+#: The member with the conversation, in every dialect.
+CONVERSATION_MEMBERS: Final = ("messages", "contents", "input")
+PATH_STEP: Final = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
+MAX_READ_FACTOR: Final = 3  # bytes that are read for each byte of a request and its translation
+MIN_READ_BYTES: Final = 64 * 1024
+MAX_READINGS: Final = 400
+MAX_LOOKAHEAD: Final = 8  # client's elements that one element of the translation is compared with

@@ -1,0 +1,141 @@
+"""`dialects/common/original_form`: a server of the client's dialect gets the client's own JSON where nothing changed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from antiphon.dialects import chat, gemini, ollama
+from antiphon.dialects.chat.wire import ChatWire
+from antiphon.dialects.common.original_form import keep_original_form, without_restored_losses
+from antiphon.protocol.losses import Loss, Losses
+
+USER = {"role": "user", "content": "Hi"}
+CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+
+
+def sent(body: dict[str, Any], wire: ChatWire = ChatWire()) -> dict[str, Any]:  # noqa: B008
+    """The body for a chat server, if a chat client sends `body`."""
+    original = json.dumps(body).encode()
+    translation, _ = chat.request_from_hub(chat.request_to_hub(original)[0], wire)
+    merged: dict[str, Any] = json.loads(keep_original_form(original, translation, chat.request_to_hub))
+    return merged
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"seed": None, "logprobs": False, "n": 1, "stop": "x"},
+        {"unknown": {"a": [1]}, "messages": [{**USER, "unknown": 1}]},
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": "Hi", "unknown": 1}], "name": None}]},
+        {"messages": [{"role": "system", "content": "a"}, {"role": "system", "content": "b", "name": "c"}, USER]},
+        {
+            "messages": [
+                USER,
+                {"role": "assistant", "content": None, "refusal": None, "audio": None, "tool_calls": [CALL]},
+                {"role": "tool", "tool_call_id": "c1", "content": "ok"},
+            ],
+            "tools": [{**TOOL, "function": {**TOOL["function"], "strict": None}}],  # type: ignore[dict-item]
+        },
+    ],
+)
+def test_request_within_a_dialect_keeps_its_form(members: dict[str, Any]) -> None:
+    body = {"model": "m", "messages": [USER], **members}
+    assert sent(body) == body
+
+
+def test_change_that_a_profile_demands_stays() -> None:
+    """The other name of a member is not sent beside it."""
+    body = {"model": "m", "messages": [{**USER, "unknown": 1}], "max_tokens": 9, "temperature": 1, "seed": None}
+    wire = ChatWire(max_tokens="max_completion_tokens", fields=())
+    assert sent(body, wire) == {
+        "model": "m",
+        "messages": [{**USER, "unknown": 1}],
+        "max_completion_tokens": 9,
+        "seed": None,
+    }
+
+
+def test_repaired_history_stays_repaired() -> None:
+    """The results that a client left out are added; all other messages keep their form."""
+    calling = {"role": "assistant", "content": None, "unknown": 1, "tool_calls": [CALL]}
+    body = {"model": "m", "messages": [{**USER, "unknown": 2}, calling, {**USER, "content": "Go", "unknown": 3}]}
+    first, second, added, last = sent(body)["messages"]
+    assert [first, second, last] == body["messages"]
+    assert added["role"] == "tool"
+
+
+def test_part_of_a_message_changes_alone() -> None:
+    """A message that differs in one place keeps the client's form in all others."""
+    image = {"type": "image_url", "image_url": {"url": "https://example.com/a.png", "unknown": 1}}
+    text = {"type": "text", "text": "Hi", "unknown": 2}
+    body = {"model": "m", "messages": [{"role": "user", "content": [text, image], "name": None}]}
+    original = json.dumps(body).encode()
+    changed = {"role": "user", "content": [{"type": "text", "text": "Hi"}, {"type": "text", "text": "[image]"}]}
+    translation = json.dumps({"model": "m", "messages": [changed]}).encode()
+    merged = json.loads(keep_original_form(original, translation, chat.request_to_hub))
+    expected = {"role": "user", "content": [text, {"type": "text", "text": "[image]", "image_url": image["image_url"]}]}
+    assert merged["messages"][0]["content"][0] == expected["content"][0]
+    assert merged["messages"][0]["content"][1]["text"] == "[image]"
+    assert merged["messages"][0]["name"] is None
+
+
+def test_both_spellings_of_a_name_are_one_member() -> None:
+    body = {
+        "system_instruction": {"role": "system", "parts": [{"text": "Be brief."}]},
+        "contents": [{"role": "user", "parts": [{"text": "Hi"}]}],
+        "generation_config": {"max_output_tokens": 9, "unknown": None},
+    }
+    original = json.dumps(body).encode()
+    translation, _ = gemini.request_from_hub(gemini.request_to_hub(original)[0])
+    assert json.loads(keep_original_form(original, translation, gemini.request_to_hub)) == body
+
+
+@pytest.mark.parametrize("original", [b"[]", b'{"model":"m","messages":[{"role":"user","content":"Hi"}]}'])
+def test_body_that_needs_no_merge_is_sent_as_translated(original: bytes) -> None:
+    translation = b'{"model":"m","messages":[{"role":"user","content":"Hi"}]}'
+    assert keep_original_form(original, translation, chat.request_to_hub) is translation
+
+
+def test_request_of_another_endpoint_is_sent_as_translated() -> None:
+    translation = b'{"model":"m","messages":[{"role":"user","content":"Hi"}]}'
+    assert keep_original_form(b'{"model":"m","prompt":"Hi"}', translation, ollama.request_to_hub) is translation
+
+
+def test_members_without_a_meaning_pass_beside_members_that_are_left_out() -> None:
+    body = {"model": "m", "messages": [USER], "temperature": 1, "seed": None, "logprobs": False, "store": False}
+    assert sent(body, ChatWire(fields=())) == {"model": "m", "messages": [USER], "seed": None, "logprobs": False}
+
+
+def test_work_is_bounded() -> None:
+    """A request with many small differences is read only so often; the rest is sent as translated."""
+    messages = [{"role": "user", "content": f"Hi {number}", "unknown": number} for number in range(3000)]
+    readings = 0
+
+    def read_body(body: bytes) -> Any:
+        nonlocal readings
+        readings += 1
+        return chat.request_to_hub(body)
+
+    translated = [{"role": "user", "content": f"Hi {number}."} for number in range(3000)]
+    original = json.dumps({"model": "m", "messages": messages}).encode()
+    translation = json.dumps({"model": "m", "messages": translated}).encode()
+    merged = json.loads(keep_original_form(original, translation, read_body))
+    assert readings <= 400
+    assert merged["messages"][-1] == translated[-1]
+
+
+def test_members_that_are_sent_after_all_are_no_losses() -> None:
+    losses = Losses()
+    for path in ("messages[0].unknown", "messages[0].name", "messages[3].unknown", "tools", "messages[0].content[0]"):
+        losses.add(path, "a member")
+    original = b'{"messages": [{"unknown": 1, "name": "a", "content": "Hi"}]}'
+    sent_body = b'{"messages": [{"unknown": 1, "content": "Hi"}]}'
+    remaining = list(without_restored_losses(losses, original, sent_body))
+    assert remaining == [
+        Loss(path, "a member", "")
+        for path in ("messages[0].name", "messages[3].unknown", "tools", "messages[0].content[0]")
+    ]
