@@ -100,7 +100,6 @@ TESTED_BY = {
     "testing/test_harness.py": ["testing/script.py"],
     "trace/test_writer.py": ["trace/finished_trace.py"],
     "upstream/test_embedded.py": ["upstream/embedded_child.py"],
-    "upstream/test_http_response.py": ["upstream/stream_reader.py"],
 }
 
 

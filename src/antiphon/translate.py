@@ -33,7 +33,7 @@ from antiphon.protocol.request import ReasoningConfigParam, Request
 from antiphon.protocol.response import make_initial_response
 from antiphon.protocol.stamps import Stamps
 from antiphon.system_stamps import SYSTEM_STAMPS
-from antiphon.upstream.urls import turn_url
+from antiphon.upstream.server_turn import turn_url
 
 __all__ = ["StreamTranslator", "TranslatedStream", "Translation", "request", "response", "stream"]
 

@@ -22,7 +22,7 @@ from antiphon.protocol.output_limits import OutputLimits
 from antiphon.protocol.request import Request
 from antiphon.sse import Frame
 from antiphon.testing import SSE_HEAD, ChatServer, GeminiServer, MessagesServer, ResponsesServer, turn
-from antiphon.upstream.stream_reader import StreamReader
+from antiphon.upstream.server_turn import StreamReader
 
 pytestmark = pytest.mark.io
 RECORDINGS = Path(__file__).resolve().parents[1] / "recordings"

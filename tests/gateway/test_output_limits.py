@@ -18,7 +18,7 @@ from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.output_limits import BYTES_REASON, ITEMS_REASON, OutputLimits
 from antiphon.protocol.response import Response, make_initial_response
 from antiphon.protocol.stamps import Stamps
-from antiphon.upstream.stream_reader import StreamReader
+from antiphon.upstream.server_turn import StreamReader
 
 KIB = 1024
 LIMITS = OutputLimits(max_bytes=64 * KIB, max_items=20)

@@ -22,7 +22,7 @@ from antiphon.protocol.fold import fold_events
 from antiphon.protocol.grammar import Violation, find_violations
 from antiphon.protocol.items import Message
 from antiphon.protocol.stamps import Stamps
-from antiphon.upstream.stream_reader import StreamReader
+from antiphon.upstream.server_turn import StreamReader
 
 CHUNKS = [
     {"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]},

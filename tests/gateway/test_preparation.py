@@ -13,9 +13,8 @@ from tests.gateway.scripted import target
 
 from antiphon.dialects.registry import CLIENT_DIALECTS
 from antiphon.errors import ClientFault
-from antiphon.gateway.client_dialect import request_at_path
 from antiphon.gateway.preparation import PreparedRequest, TranslationPlan, prepare_request, prepare_retry
-from antiphon.gateway.routes import Target
+from antiphon.gateway.routes import Target, request_at_path
 from antiphon.protocol import codec
 
 CLIENT_BODIES = {("responses", name): body for name, body in corpus.BODIES.items()} | corpus.OTHER_BODIES

@@ -1,4 +1,4 @@
-"""`gateway/routes`: the target of a model, and which refusals of an upstream's models are remembered."""
+"""`gateway/routes`: the dialect of a path, the target of a model, and which refusals of an upstream's models are remembered."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 from antiphon.config import Config, ModelRule, Timeouts, UpstreamConfig
 from antiphon.dialects.responses import ResponsesWire
 from antiphon.errors import ApiError
-from antiphon.gateway.routes import LIFETIME, MAX_MODEL_NAME, MAX_MODELS, RefusalMemory, Routes, UpstreamAddress
+from antiphon.gateway.routes import (
+    LIFETIME,
+    MAX_MODEL_NAME,
+    MAX_MODELS,
+    RefusalMemory,
+    Routes,
+    UpstreamAddress,
+    dialect_at_path,
+    is_turn_path,
+)
 
 WIRE = ResponsesWire(no_reasoning_models=("*",))
 
@@ -154,3 +163,23 @@ def test_overlong_model_name_is_not_remembered() -> None:
     memory.remember("m" * (MAX_MODEL_NAME + 1), "encrypted_reasoning", WIRE)
     assert memory.find("m" * MAX_MODEL_NAME) is not None
     assert memory.find("m" * (MAX_MODEL_NAME + 1)) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "dialect", "asks"),
+    [
+        ("/v1/responses", "responses", True),
+        ("/v1/chat/completions", "chat", True),
+        ("/v1/messages", "messages", True),
+        ("/v1/messages/count_tokens", "messages", False),
+        ("/v1/vscode/chat", "vscode", True),
+        ("/v1beta/models/m:generateContent", "gemini", True),
+        ("/v1/models/m:streamGenerateContent", "gemini", True),
+        ("/v1/models/m:countTokens", "gemini", False),
+        ("/v1/models", "responses", False),
+        ("/nowhere", "responses", False),
+    ],
+)
+def test_path_determines_the_dialect_and_whether_it_is_a_turn(path: str, dialect: str, asks: bool) -> None:
+    assert dialect_at_path(path).name == dialect
+    assert is_turn_path(path) is asks

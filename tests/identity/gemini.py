@@ -36,7 +36,36 @@ def _make_request(generator: Generator) -> dict[str, Any]:
     given: dict[str, Any] = {"systemInstruction": system if generator.chance(0.4) else ...}
     if not names:
         given["toolConfig"] = ...
-    return generator.object(REQUEST, contents=contents, tools=tools or ..., **given)
+    request = generator.object(REQUEST, contents=contents, tools=tools or ..., **given)
+    if "generationConfig" in request:
+        _settle_config(request["generationConfig"], generator)
+    return request
+
+
+def _settle_config(config: dict[str, Any], generator: Generator) -> None:
+    """Some settings require or exclude others."""
+    if "responseSchema" in config or "responseJsonSchema" in config:
+        config["responseMimeType"] = "application/json"
+        if len({"responseSchema", "responseJsonSchema"} & config.keys()) == 2:
+            del config[generator.random.choice(("responseSchema", "responseJsonSchema"))]
+    else:
+        config.pop("responseMimeType", None)
+    if "logprobs" in config:
+        config["responseLogprobs"] = True
+
+
+def _make_declaration(generator: Generator) -> dict[str, Any]:
+    """A function has one schema of its arguments, and one of its result."""
+    other = generator.random.choice(("parameters", "parametersJsonSchema"))
+    result = generator.random.choice(("response", "responseJsonSchema"))
+    return generator.object(types.FunctionDeclaration, **{other: ..., result: ...})
+
+
+def _make_result_part(generator: Generator) -> dict[str, Any]:
+    other = generator.random.choice(("inlineData", "fileData"))
+    [kind] = {"inlineData", "fileData"} - {other}
+    [hint] = [field.hint for field in fields_of(types.FunctionResponsePart) if field.name == kind]
+    return generator.object(types.FunctionResponsePart, **{other: ..., kind: generator.value(hint)})
 
 
 def _one_tool(generator: Generator) -> dict[str, Any]:
@@ -47,6 +76,8 @@ def _one_tool(generator: Generator) -> dict[str, Any]:
 
 
 def _required_tool(generator: Generator, kind: str) -> Any:
+    if kind == "functionDeclarations":
+        return [_make_declaration(generator) for _ in range(generator.random.randint(1, 2))]
     [hint] = [field.hint for field in fields_of(types.Tool) if field.name == kind]
     return generator.value(hint)
 
@@ -243,7 +274,8 @@ SOURCE: Final = Source(
         "FunctionResponseFileData.mimeType": lambda _: "image/png",
         "FunctionResponseFileData.fileUri": make_url,
         "FileData.mimeType": lambda _: "application/pdf",
-        "FileData.fileUri": make_url,
+        "FileData.fileUri": lambda generator: f"https://example.com/{generator.new_name('file')}.pdf",
+        "FunctionResponse.parts": lambda generator: [_make_result_part(generator)],
         "Content.role": lambda _: "user",
     },
     left_out={
@@ -253,6 +285,7 @@ SOURCE: Final = Source(
             "GenerationConfig.automaticFunctionCalling",
             "GenerationConfig.automaticContinuation",
         ),
+        "references must have a target": ("Schema.ref", "Schema.defs"),
         "sent as `outputConfig` of the body": ("GenerationConfig.generationOutputConfig",),
         "added by the SDK to what the server sent": (
             "GenerateContentResponse.sdkHttpResponse",

@@ -72,10 +72,20 @@ def _make_answered_turn(generator: Generator, names: list[str]) -> Iterator[dict
     blocks = [block for _ in range(generator.random.randint(0, 2)) for block in _assistant_blocks(generator)]
     if not blocks and not calls:
         blocks = [generator.object(beta.BetaTextBlockParam)]
+    if not calls and blocks[-1]["type"] in ("thinking", "redacted_thinking"):  # servers refuse thoughts at the end
+        blocks.append(generator.object(beta.BetaTextBlockParam))
     yield generator.object(beta.BetaAssistantMessageParam, content=[*blocks, *calls])
-    results = [generator.object(beta.BetaToolResultBlockParam, tool_use_id=call["id"]) for call in calls]
+    results = [_make_result(generator, call["id"]) for call in calls]
     extra = [generator.object(beta.BetaTextBlockParam)] if generator.chance() or not results else []
     yield generator.object(beta.BetaUserMessageParam, content=[*results, *extra])
+
+
+def _make_result(generator: Generator, id: str) -> dict[str, Any]:
+    """The result of a call. The result of a failed call is text."""
+    failure: dict[str, Any] = (
+        {"is_error": True, "content": generator.text()} if generator.chance(0.2) else {"is_error": ...}
+    )
+    return generator.object(beta.BetaToolResultBlockParam, tool_use_id=id, **failure)
 
 
 def _assistant_blocks(generator: Generator) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from antiphon.dialects.dialect import ServerDialectName
 #: How many cases contain every field.
 ENOUGH = 700
 #: How many fields are not generated. `left_out` of each source gives the reasons.
-NOT_GENERATED: dict[ServerDialectName, int] = {"chat": 18, "responses": 73, "messages": 13, "gemini": 31, "ollama": 1}
+NOT_GENERATED: dict[ServerDialectName, int] = {"chat": 18, "responses": 73, "messages": 13, "gemini": 33, "ollama": 1}
 every_source = pytest.mark.parametrize("source", SOURCES.values(), ids=SOURCES)
 
 

@@ -58,13 +58,18 @@ class Rule(Struct, frozen=True, kw_only=True):
     when: Callable[[Cell], bool]
     loss: str = ""  # its path; `{call}` is the position of the first call in the history
     since: int = 0  # the turn that loses it first
+    until: int = 9  # the turn that loses it last
 
 
 def expected_losses(cell: Cell, turn: int) -> list[str]:
     """The paths of all losses of a turn, and of no other, in the order of the alphabet."""
     said = cell.scenario.turns[0].said
     call = 1 + next((at for at, each in enumerate(said) if isinstance(each, Call)), 0)
-    return sorted(rule.loss.format(call=call) for rule in RULES if rule.loss and rule.since <= turn and rule.when(cell))
+    return sorted(
+        rule.loss.format(call=call)
+        for rule in RULES
+        if rule.loss and rule.since <= turn <= rule.until and rule.when(cell)
+    )
 
 
 def expected_answer(cell: Cell, turn: int) -> Answer:
@@ -195,6 +200,21 @@ RULES: Final = [
         ),
         loss="input[1]",
         since=1,
+    ),
+    Rule(
+        name="unsealed answer",
+        about="the client gets the answer without the seals of its reasoning: `encrypted_content` is lost.",
+        when=lambda cell: (
+            lacks(cell.client, "seals") and cell.server in ("responses", "messages") and cell.scenario.asked.thinks
+        ),
+        loss="encrypted_content",
+        until=0,
+    ),
+    Rule(
+        name="unsigned answer",
+        about="the client gets the answer without the signatures of its texts and calls: `encrypted_content` is lost.",
+        when=lambda cell: lacks(cell.client, "seals") and cell.server == "gemini" and not cell.scenario.breaks,
+        loss="encrypted_content",
     ),
     Rule(
         name="unsigned",

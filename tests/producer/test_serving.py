@@ -21,8 +21,8 @@ from antiphon.errors import ConfigError
 from antiphon.gateway.routes import Routes
 from antiphon.producer import Agent, Turn, agent
 from antiphon.producer.serving import agent_upstream, load_agent, transport_opener
+from antiphon.upstream.server_turn import turn_url
 from antiphon.upstream.transport import UpstreamResponse
-from antiphon.upstream.urls import turn_url
 
 pytestmark = pytest.mark.without_coverage
 MODULE = """

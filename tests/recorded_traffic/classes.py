@@ -648,13 +648,6 @@ DEFECTS: Final = [
         paths=("total_duration", "load_duration", "prompt_eval_duration", "eval_duration"),
         changes=("missing",),
     ),
-    DifferenceClass(
-        name="ollama: unreported seals",
-        reason="The API has no member for seals, and their loss is not reported.",
-        checks=("seals",),
-        client="ollama",
-        changes=("missing",),
-    ),
     # Token counts
     DifferenceClass(
         name="usage: cached tokens beside the input",

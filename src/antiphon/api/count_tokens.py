@@ -15,10 +15,9 @@ from msgspec.structs import replace
 from antiphon.api.request_options import requested_strictness
 from antiphon.dialects.registry import CLIENT_DIALECTS
 from antiphon.errors import ApiError
-from antiphon.gateway.client_dialect import request_at_path
 from antiphon.gateway.history import HistorySource
 from antiphon.gateway.prepare_turn import prepare_turn
-from antiphon.gateway.routes import Target
+from antiphon.gateway.routes import Target, request_at_path
 from antiphon.gateway.token_estimate import estimate_request
 from antiphon.http.asgi import JSON
 from antiphon.http.exchange import Exchange, losses_header
@@ -26,7 +25,7 @@ from antiphon.ops.services import Services
 from antiphon.protocol.items import CompactionTrigger
 from antiphon.protocol.request import Request
 from antiphon.upstream.body import read_partial_body
-from antiphon.upstream.urls import url_at
+from antiphon.upstream.server_turn import url_at
 
 
 class InputTokens(Struct, frozen=True, kw_only=True):

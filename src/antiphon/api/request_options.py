@@ -11,8 +11,7 @@ from antiphon.dialects.dialect import ClientDialect
 from antiphon.dialects.registry import CLIENT_DIALECTS, HUB_DIALECT
 from antiphon.dialects.responses.stream_out import EventStyle, SelectableEventStyle
 from antiphon.errors import ClientFault
-from antiphon.gateway.client_dialect import dialect_at_path
-from antiphon.gateway.routes import Upstream
+from antiphon.gateway.routes import Upstream, dialect_at_path
 from antiphon.http.asgi import Scope, first_header, header_values
 from antiphon.profiles.client_headers import CLIENT_HEADERS
 

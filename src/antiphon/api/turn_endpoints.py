@@ -18,10 +18,10 @@ from antiphon.api.request_options import (
 )
 from antiphon.dialects import responses
 from antiphon.dialects.dialect import KEEPALIVE_COMMENT, STREAM_TYPES, ClientDialect, EventsFromHub, Framing
-from antiphon.gateway.client_dialect import request_at_path
 from antiphon.gateway.history import HistorySource
 from antiphon.gateway.preparation import OriginalRequest
 from antiphon.gateway.prepare_turn import PreparedTurn, prepare_turn
+from antiphon.gateway.routes import request_at_path
 from antiphon.gateway.run_turn import WholeTurn, drain_upstream, run_turn, violation_reporter
 from antiphon.gateway.turn import UpstreamTurn
 from antiphon.http.asgi import JSON, Headers, Scope

@@ -14,7 +14,7 @@ from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.fold import replay_response
 from antiphon.protocol.losses import Losses
-from antiphon.upstream.stream_reader import StreamReader
+from antiphon.upstream.server_turn import StreamReader
 from antiphon.upstream.transport import UpstreamResponse
 
 LINGER_SECONDS: Final = 2.0  # between the last event of a stream and the end of its connection

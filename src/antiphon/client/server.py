@@ -25,7 +25,7 @@ from antiphon.protocol import codec
 from antiphon.protocol.codec import decode_json
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
-from antiphon.upstream.urls import turn_url
+from antiphon.upstream.server_turn import turn_url
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 # A gateway has its own timeouts and sends heartbeats. These only end requests that would hang for ever.

@@ -42,7 +42,7 @@ from antiphon.protocol.response import Response
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.status import ResponseStatus
 from antiphon.trace.writer import Trace
-from antiphon.upstream.stream_reader import StreamReader
+from antiphon.upstream.server_turn import StreamReader
 from antiphon.upstream.transport import Transport, UpstreamResponse
 
 EventT = TypeVar("EventT", StreamEvent, StreamEvent | TextRun)

@@ -32,7 +32,7 @@ from antiphon.protocol.losses import Losses
 from antiphon.protocol.policy import Policy
 from antiphon.protocol.response import Response
 from antiphon.protocol.status import ResponseStatus
-from antiphon.upstream.stream_reader import StreamReader
+from antiphon.upstream.server_turn import StreamReader
 
 LOSSES_EVENT: Final = "antiphon:losses"
 

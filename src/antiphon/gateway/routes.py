@@ -1,4 +1,5 @@
-"""Routes a model to an upstream: the first in the configuration whose rules match.
+"""Routes a request: its path selects the client's dialect, its model the upstream, the first in the configuration whose
+rules match.
 
 Keys and profiles are loaded once, at the start. A request only selects one of these targets by model name; no other
 field influences where a connection goes.
@@ -10,20 +11,46 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, field
+from msgspec.structs import replace
 
 from antiphon import __version__
 from antiphon.config import Config, Timeouts, UpstreamConfig
 from antiphon.dialects.common.refused_reasoning import RefusedPart
-from antiphon.dialects.dialect import ServerDialect
-from antiphon.dialects.registry import SERVER_DIALECTS, Wire
+from antiphon.dialects.dialect import ClientDialect, ServerDialect
+from antiphon.dialects.registry import CLIENT_DIALECTS, HUB_DIALECT, SERVER_DIALECTS, Wire
 from antiphon.errors import ClientFault, MissingField
 from antiphon.gateway.preparation import TranslationPlan
 from antiphon.profiles import Profile, load_profile
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
 
 AGENT_SCHEME: Final = "agent:"  # prefix of the base URL of an in-process agent
 SECONDS_PER_DAY: Final = 86_400.0  # seconds; an agent may work for long
 USER_AGENT: Final = f"antiphon/{__version__}"
+
+
+def dialect_at_path(path: str) -> ClientDialect:
+    """The dialect of a path. Unknown paths have one too: it sets the form of the error."""
+    for prefix, dialect in PREFIXES:
+        if path.startswith(prefix):
+            return dialect
+    action = path.rpartition(":")[2] if path.startswith("/v1/models/") else ""
+    return ACTIONS.get(action, HUB_DIALECT)
+
+
+def is_turn_path(path: str) -> bool:
+    """Whether requests to a path are turns."""
+    return path in TURN_PATHS or path.endswith(TURN_SUFFIXES)
+
+
+def request_at_path(path: str, dialect: ClientDialect, body: bytes) -> tuple[Request, Losses]:
+    """The hub request for a body sent to a path. Only Responses requests are stored by default."""
+    read = dialect.request_at_path
+    request, losses = dialect.request_to_hub(body) if read is None else read(path, body)
+    if dialect is not HUB_DIALECT and request.store in (UNSET, None):
+        request = replace(request, store=False)
+    return request, losses
 
 
 class RememberedRefusals(Struct, frozen=True):
@@ -192,3 +219,11 @@ MIN_REDACTED_KEY_LENGTH: Final = 8  # shorter keys are not redacted: they may be
 MAX_MODELS: Final = 1024  # models of one upstream; the oldest is evicted
 MAX_MODEL_NAME: Final = 256  # characters; longer names are not remembered: patterns accept any names
 LIFETIME: Final = 3600.0  # seconds
+PREFIXES: Final = tuple((prefix, dialect) for dialect in CLIENT_DIALECTS.values() for prefix in dialect.path_prefixes)
+TURN_PATHS: Final = frozenset(path for dialect in CLIENT_DIALECTS.values() for path in dialect.turn_paths)
+TURN_SUFFIXES: Final = tuple(f":{action}" for dialect in CLIENT_DIALECTS.values() for action in dialect.turn_actions)
+ACTIONS: Final = {
+    action: dialect
+    for dialect in CLIENT_DIALECTS.values()
+    for action in (*dialect.turn_actions, *dialect.other_actions)
+}

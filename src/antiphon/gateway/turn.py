@@ -33,9 +33,8 @@ from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.status import ResponseStatus
 from antiphon.trace.writer import Trace
 from antiphon.upstream.body import read_body
-from antiphon.upstream.stream_reader import StreamReader
+from antiphon.upstream.server_turn import StreamReader, turn_url
 from antiphon.upstream.transport import Flow, Transport, UpstreamResponse, flow_of_pieces
-from antiphon.upstream.urls import turn_url
 
 MAX_ERROR_BYTES: Final = 256 * 1024  # bytes of an error body that are read
 MAX_DIAGNOSED_BYTES: Final = 1024 * 1024  # bytes of a refused request body that are diagnosed

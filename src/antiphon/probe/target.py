@@ -27,8 +27,8 @@ from antiphon.protocol.response import Response, make_initial_response
 from antiphon.protocol.status import ResponseStatus
 from antiphon.system_stamps import SYSTEM_STAMPS
 from antiphon.upstream.body import BodyTooLarge, read_partial_body
+from antiphon.upstream.server_turn import turn_url, url_at
 from antiphon.upstream.transport import Transport
-from antiphon.upstream.urls import turn_url, url_at
 
 
 class ProbeTarget(Struct, frozen=True, kw_only=True):

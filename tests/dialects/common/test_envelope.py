@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import base64
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.dialects.common.envelope import ENVELOPE_PREFIX, Envelope, seal_reasoning, unseal_reasoning
+from antiphon.dialects.common.envelope import (
+    ENVELOPE_PREFIX,
+    Envelope,
+    has_more_than_text,
+    seal_reasoning,
+    unseal_reasoning,
+)
 
 MAKERS = st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True)
 CONTENTS = st.dictionaries(st.text(), st.none() | st.booleans() | st.text() | st.lists(st.text()), max_size=4)
@@ -46,3 +53,19 @@ def test_text_of_a_server_is_no_envelope(text: str) -> None:
 def test_changed_seal_is_no_envelope(text: str) -> None:
     """RSN-3: and no exception is raised."""
     assert unseal_reasoning(text) is None
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ({"thinking": "Hm.", "signature": "s"}, True),
+        ({"redacted": "x"}, True),
+        ({"reasoning_details": [{"type": "reasoning.summary"}]}, True),
+        ({"thinking": "Hm.", "signature": ""}, False),
+        ({"reasoning_content": "Hm."}, False),
+        ({"on": "thought"}, False),
+    ],
+)
+def test_seal_has_more_than_text_if_its_server_needs_more(content: dict[str, Any], expected: bool) -> None:
+    assert has_more_than_text(seal_reasoning("lab", content)) is expected
+    assert has_more_than_text("opaque")

@@ -174,14 +174,16 @@ SYSTEM_IN_THE_MIDDLE = [
 ]
 
 
+@pytest.mark.parametrize("messages", [SYSTEM_IN_THE_MIDDLE, SYSTEM_IN_THE_MIDDLE[:-1]])
 @pytest.mark.parametrize("wire", [MessagesWire(), MessagesWire(system="inline")])
-def test_system_messages_of_a_messages_client_stay_in_their_place(wire: MessagesWire) -> None:
-    """E-5: with their own members, and without content."""
-    body = {"max_tokens": 1, "messages": SYSTEM_IN_THE_MIDDLE}
-    request, losses = request_to_hub(json.dumps(body).encode())
+def test_system_messages_of_a_messages_client_stay_in_their_place(
+    wire: MessagesWire, messages: list[dict[str, Any]]
+) -> None:
+    """E-5: with their own members, and without content; also at the end."""
+    request, losses = request_to_hub(json.dumps({"max_tokens": 1, "messages": messages}).encode())
     assert list(losses) == []
     sent, losses = request_from_hub(request, wire)
-    assert (json.loads(sent)["messages"], list(losses)) == (SYSTEM_IN_THE_MIDDLE, [])
+    assert (json.loads(sent)["messages"], list(losses)) == (messages, [])
 
 
 def test_system_messages_of_a_messages_client_move_if_the_profile_says_so() -> None:

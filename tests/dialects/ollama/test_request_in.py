@@ -13,6 +13,7 @@ from antiphon.errors import ApiError
 from antiphon.protocol.content import InputImageParam, InputText, OutputTextParam, ReasoningText
 from antiphon.protocol.items import FunctionCallOutputParam, FunctionCallParam, ItemParam, MessageParam, ReasoningParam
 from antiphon.protocol.request import (
+    ENCRYPTED_IF_ANY,
     JsonObjectFormat,
     JsonSchemaFormatParam,
     ReasoningConfigParam,
@@ -158,7 +159,7 @@ def test_limit_that_is_not_positive_means_no_limit(limit: int) -> None:
 
 def test_logprobs_are_included() -> None:
     request, _ = read(logprobs=True, top_logprobs=3)
-    assert (request.include, request.top_logprobs) == (["message.output_text.logprobs"], 3)
+    assert (request.include, request.top_logprobs) == ([ENCRYPTED_IF_ANY, "message.output_text.logprobs"], 3)
     assert read(top_logprobs=3)[0].top_logprobs is UNSET
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from msgspec import Raw
+from msgspec.structs import replace
 from tests.generate.events import lives, responses
 
 from antiphon.dialects.ollama import EventsFromHub, response_from_hub
@@ -240,7 +241,8 @@ def test_paragraphs_of_a_summary() -> None:
     item = Reasoning(id="rs_1", summary=[SummaryText(text="One."), SummaryText(text="Two.")], encrypted_content="x")
     messages, losses = messages_of_items(item)
     assert "".join(each["thinking"] for each in messages) == "One.\n\nTwo."
-    assert losses == ["output[0].encrypted_content"]
+    assert losses == ["encrypted_content"]
+    assert messages_of_items(item, replace(item, id="rs_2"))[1] == ["encrypted_content"]  # once
     empty = Reasoning(id="rs_1", summary=[SummaryText(text="")])
     assert messages_of_items(empty) == ([], [])
 

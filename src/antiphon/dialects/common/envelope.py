@@ -54,5 +54,13 @@ def unseal_reasoning(text: str | None | UnsetType) -> Envelope | None:
     return Envelope(form[1], content) if isinstance(content, dict) else None
 
 
+def has_more_than_text(sealed: str) -> bool:
+    """Whether sealed reasoning has more than the text of a thought, which a client without seals gets too."""
+    envelope = unseal_reasoning(sealed)
+    return envelope is None or any(value for name, value in envelope.content.items() if name not in TEXT_MEMBERS)
+
+
+#: Members of envelopes, in the several dialects: the text of a thought, and that it is a thought.
+TEXT_MEMBERS: Final = frozenset({"thinking", "reasoning_content", "text", "on"})
 ENVELOPE_PREFIX: Final = "antiphon.reasoning."
 FORM: Final = re.compile(re.escape(ENVELOPE_PREFIX) + r"([A-Za-z0-9_-]{1,64})\.([A-Za-z0-9_-]*={0,2})")

@@ -192,7 +192,7 @@ class _MessageWriter:
             )
             self._messages.insert(0, MessageOut(role="user", content=[TextBlock(text=EARLIER_MESSAGES_OMITTED)]))
         last = self._messages[-1]
-        text = block_text(last.content[-1])
+        text = block_text(last.content[-1]) if last.content else ""
         if last.role == "assistant" and text != text.rstrip():
             self._losses.add("input", "white space at the end of the last assistant message", "the server refuses it")
             last.content[-1] = replace_text(last.content[-1], text.rstrip())

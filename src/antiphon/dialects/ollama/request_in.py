@@ -36,6 +36,7 @@ from antiphon.protocol.items import (
 )
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import (
+    ENCRYPTED_IF_ANY,
     JsonObjectFormat,
     JsonSchemaFormatParam,
     ReasoningConfigParam,
@@ -110,7 +111,8 @@ def _request(settings: SettingsIn, instructions: str, items: list[ItemParam], to
         top_p=options.top_p if options else UNSET,
         presence_penalty=options.presence_penalty if options else UNSET,
         frequency_penalty=options.frequency_penalty if options else UNSET,
-        include=[LOGPROBS] if settings.logprobs else UNSET,
+        # The client has no place for seals. The gateway does not withhold them, so that their loss is reported.
+        include=[ENCRYPTED_IF_ANY, LOGPROBS] if settings.logprobs else [ENCRYPTED_IF_ANY],
         top_logprobs=settings.top_logprobs if settings.logprobs else UNSET,
         stream=settings.stream is not False,
         extra=extra or UNSET,

@@ -14,6 +14,7 @@ from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
 from antiphon.dialects.common import freeform_tools
+from antiphon.dialects.common.envelope import has_more_than_text
 from antiphon.dialects.common.json_lines import escape_line_ends
 from antiphon.dialects.common.placeholders import type_of
 from antiphon.dialects.common.reasoning_texts import TEXT_PART, reasoning_texts
@@ -126,6 +127,7 @@ class _Answer:
         self._streamed: set[int] = set()  # output indexes of items whose content was streamed
         self._last_thought: tuple[str, Hashable] = ("", None)  # item id and part
         self._calls = 0
+        self._has_lost_seal = False
 
     def feed(self, event: StreamEvent) -> list[_Piece]:
         """The pieces for an event."""
@@ -203,8 +205,7 @@ class _Answer:
                     return []
                 return [piece for part in item.content for piece in self._whole_part(at, part)]
             case Reasoning():
-                if item.encrypted_content:
-                    self._lose(f"output[{at}].encrypted_content", "encrypted reasoning")
+                self._report_seal(item)
                 if at in self._streamed:
                     return []
                 thoughts = reasoning_texts(at, item, self._report_part)
@@ -212,6 +213,12 @@ class _Answer:
             case _:
                 self._lose(f"output[{at}]", f"an item of type {type_of(item)!r}")
                 return []
+
+    def _report_seal(self, item: Reasoning) -> None:
+        """Report that the client does not get the seals of an answer, once."""
+        if item.encrypted_content and not self._has_lost_seal and has_more_than_text(item.encrypted_content):
+            self._has_lost_seal = True
+            self._lose("encrypted_content", "encrypted reasoning")
 
     def _call(self, at: int, call: FunctionCall | CustomToolCall) -> list[_Piece]:
         arguments = self._arguments(at, call)

@@ -18,7 +18,7 @@ import msgspec
 from antiphon.errors import StorageUnavailable
 from antiphon.store.changes import ChangeKey, Changes
 from antiphon.store.sqlite.file import fetch
-from antiphon.store.sqlite.readers import ReaderThreads
+from antiphon.store.sqlite.threads import ReaderThreads
 
 
 class ChangeWatcher:

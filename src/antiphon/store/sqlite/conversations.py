@@ -11,8 +11,7 @@ import apsw
 from antiphon.store.conversations import ConversationEntry, EntryPage, StoredConversation
 from antiphon.store.record import Excerpt
 from antiphon.store.sqlite.file import fetch
-from antiphon.store.sqlite.readers import ReaderThreads
-from antiphon.store.sqlite.writer import WriterThread, insert_rows
+from antiphon.store.sqlite.threads import ReaderThreads, WriterThread, insert_rows
 
 
 class SqliteConversations:

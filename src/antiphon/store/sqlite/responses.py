@@ -17,8 +17,7 @@ from antiphon.store.keys import CALL, ITEM, ITEM_ONCE, is_generated_id
 from antiphon.store.record import Excerpt, ResponseRecord, StoredTurn
 from antiphon.store.sqlite.conversations import append_entries
 from antiphon.store.sqlite.file import fetch
-from antiphon.store.sqlite.readers import ReaderThreads
-from antiphon.store.sqlite.writer import BatchedWrite, WriterThread, insert_rows
+from antiphon.store.sqlite.threads import BatchedWrite, ReaderThreads, WriterThread, insert_rows
 
 IndexKeys = list[tuple[int, bytes]]  # kinds and ids
 

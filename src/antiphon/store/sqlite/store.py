@@ -21,11 +21,10 @@ from antiphon.store.interface import StoreStats
 from antiphon.store.sqlite.change_watcher import ChangeWatcher
 from antiphon.store.sqlite.conversations import SqliteConversations
 from antiphon.store.sqlite.file import connect, fetch, prepare_file, storage_error
-from antiphon.store.sqlite.readers import ReaderThreads
 from antiphon.store.sqlite.responses import SqliteResponses
+from antiphon.store.sqlite.threads import ReaderThreads, WriterThread
 from antiphon.store.sqlite.usage import SqliteUsage
 from antiphon.store.sqlite.work import SqliteWork
-from antiphon.store.sqlite.writer import WriterThread
 
 T = TypeVar("T")
 CreationOrder = tuple[int, int]  # `created_at` and `seq` of a response

@@ -9,8 +9,7 @@ from typing import Any, Final
 import apsw
 
 from antiphon.store.sqlite.file import fetch
-from antiphon.store.sqlite.readers import ReaderThreads
-from antiphon.store.sqlite.writer import WriterThread
+from antiphon.store.sqlite.threads import ReaderThreads, WriterThread
 from antiphon.store.usage import COUNTER_NAMES, UsageRow, usage_from_columns, usage_to_columns
 
 

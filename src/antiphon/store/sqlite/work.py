@@ -18,7 +18,6 @@ from antiphon.store.record import ResponseRecord
 from antiphon.store.sqlite.change_watcher import ChangeWatcher
 from antiphon.store.sqlite.conversations import append_entries
 from antiphon.store.sqlite.file import fetch
-from antiphon.store.sqlite.readers import ReaderThreads
 from antiphon.store.sqlite.responses import (
     INSERT_RESPONSES,
     INSERT_TURNS,
@@ -32,7 +31,7 @@ from antiphon.store.sqlite.responses import (
     response_row,
     update_response,
 )
-from antiphon.store.sqlite.writer import BatchedWrite, WriterThread, insert_rows
+from antiphon.store.sqlite.threads import BatchedWrite, ReaderThreads, WriterThread, insert_rows
 from antiphon.store.work import EventsAfter, QueueStats, Work
 
 T = TypeVar("T")

@@ -1,8 +1,8 @@
-"""The thread that writes to an SQLite file, with group commit: all queued writes go into one transaction.
+"""The threads that access an SQLite file: one writes, with group commit, and a few read concurrently with it.
 
-A write is acknowledged after its COMMIT has returned. The event loop is called once for each transaction. Each call
-into SQLite releases the GIL and has to get it back, which is slow while the event loop is busy. So frequent writes of
-one kind are executed together, and one by one only if that fails.
+All queued writes go into one transaction. A write is acknowledged after its COMMIT has returned. The event loop is
+called once for each transaction. Each call into SQLite releases the GIL and has to get it back, which is slow while the
+event loop is busy. So frequent writes of one kind are executed together, and one by one only if that fails.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from antiphon.errors import StorageUnavailable
 from antiphon.store.sqlite.file import set_lock_timeout, storage_error
 
 T = TypeVar("T")
-WriteOperation = Callable[[apsw.Cursor], T]
+Operation = Callable[[apsw.Cursor], T]
 
 
 class BatchedWrite(ABC):
@@ -58,7 +58,7 @@ class WriterThread:
         self._thread = threading.Thread(target=self._run_thread, name="antiphon-store-writer", daemon=True)
         self._thread.start()
 
-    def run_write(self, operation: WriteOperation[T], *, is_deletion: bool = False) -> asyncio.Future[T]:
+    def run_write(self, operation: Operation[T], *, is_deletion: bool = False) -> asyncio.Future[T]:
         """Returns the result of `operation` once it is on disk. If it deletes something and its result is true, the log
         is truncated too."""
         if self._thread_end is not None:
@@ -105,8 +105,7 @@ class WriterThread:
             outcomes = self._run_transaction(batch)
         except Exception as error:
             # The callers get the error, unchanged if it is not an error of SQLite. The next batch uses a new
-            # connection,
-            # which recovers from errors of this one.
+            # connection, which recovers from errors of this one.
             self._disconnect()
             expiry_time = time.monotonic() - self._lock_timeout if isinstance(error, apsw.BusyError) else math.inf
             expired_writes = list(itertools.takewhile(lambda queued: queued.queued_at <= expiry_time, batch))
@@ -147,9 +146,7 @@ class WriterThread:
 
     def _disconnect(self) -> None:
         db, self._db = self._db, None
-        if db is not None:
-            with contextlib.suppress(apsw.Error):  # the error that caused the close is reported already
-                db.close(True)
+        _close_connection(db)
 
     def _send_outcomes(self, outcomes: list[tuple[asyncio.Future[Any], Any]]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nothing waits for the outcome
@@ -157,10 +154,64 @@ class WriterThread:
 
 
 class _QueuedWrite(NamedTuple):
-    operation: WriteOperation[Any]
+    operation: Operation[Any]
     is_deletion: bool
     future: asyncio.Future[Any]
     queued_at: float
+
+
+class ReaderThreads:
+    """Runs read queries in threads, a few at a time. A connection that failed is replaced."""
+
+    def __init__(self, connect: Callable[[], apsw.Connection], loop: asyncio.AbstractEventLoop) -> None:
+        self._connect = connect
+        self._loop = loop
+        self._queue: SimpleQueue[_QueuedQuery | None] = SimpleQueue()
+        self._thread_ends: list[asyncio.Future[None]] = []
+        for number in range(READER_COUNT):
+            threading.Thread(
+                target=self._run_thread, args=(number,), name=f"antiphon-store-reader-{number}", daemon=True
+            ).start()
+
+    def run_query(self, query: Operation[T]) -> asyncio.Future[T]:
+        """Runs a query and returns its result."""
+        if self._thread_ends:
+            raise StorageUnavailable("the storage is closed")
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._queue.put(_QueuedQuery(query, future))
+        return future
+
+    async def stop(self) -> None:
+        """Stops the threads after all queued queries are finished."""
+        if not self._thread_ends:
+            self._thread_ends = [self._loop.create_future() for _ in range(READER_COUNT)]
+            for _ in self._thread_ends:
+                self._queue.put(None)
+        await asyncio.shield(asyncio.gather(*self._thread_ends))
+
+    # In the threads
+
+    def _run_thread(self, number: int) -> None:
+        db: apsw.Connection | None = None
+        while (queued := self._queue.get()) is not None:
+            try:
+                db = db or self._connect()
+                result = queued.query(db.cursor())
+            except Exception as error:  # the caller gets it, unchanged if it is not an error of SQLite
+                _close_connection(db)
+                db, result = None, error
+            self._send_result(queued.future, result)
+        _close_connection(db)
+        self._send_result(self._thread_ends[number], None)
+
+    def _send_result(self, future: asyncio.Future[Any], result: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing waits for the result
+            self._loop.call_soon_threadsafe(_resolve_futures, [(future, result)])
+
+
+class _QueuedQuery(NamedTuple):
+    query: Operation[Any]
+    future: asyncio.Future[Any]
 
 
 def _resolve_futures(outcomes: list[tuple[asyncio.Future[Any], Any]]) -> None:
@@ -171,6 +222,12 @@ def _resolve_futures(outcomes: list[tuple[asyncio.Future[Any], Any]]) -> None:
             future.set_exception(storage_error(outcome))
         else:
             future.set_result(outcome)
+
+
+def _close_connection(db: apsw.Connection | None) -> None:
+    if db is not None:
+        with contextlib.suppress(apsw.Error):  # the error that caused the close is reported already
+            db.close(True)
 
 
 def insert_rows(
@@ -193,7 +250,7 @@ def _write_together(cursor: apsw.Cursor, kind: type[BatchedWrite], writes: Seque
         return [_write_alone(cursor, operation) for operation in writes]
 
 
-def _write_alone(cursor: apsw.Cursor, operation: WriteOperation[Any]) -> Any:
+def _write_alone(cursor: apsw.Cursor, operation: Operation[Any]) -> Any:
     """Executes one write in a savepoint, so that its error affects no other write. Returns its result or exception."""
     cursor.execute("SAVEPOINT alone")
     try:
@@ -213,3 +270,4 @@ def _split_sequence(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
 
 MAX_TRANSACTION_SIZE: Final = 512  # writes; a limit, so that no caller waits for ever while more are queued
 MAX_STATEMENT_ROWS: Final = 64  # each number of rows is a separate statement in the statement cache
+READER_COUNT: Final = 2  # a long query does not delay a short one

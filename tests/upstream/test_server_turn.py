@@ -1,11 +1,11 @@
-"""`upstream/urls`: the URLs of each dialect."""
+"""`upstream/server_turn`: the URLs of each dialect. `test_http_response` has the tests of streams."""
 
 from __future__ import annotations
 
 import pytest
 
 from antiphon.dialects.registry import SERVER_DIALECTS
-from antiphon.upstream.urls import turn_url
+from antiphon.upstream.server_turn import turn_url
 
 pytestmark = pytest.mark.without_coverage
 BASE = "http://lab/v1"

@@ -1,19 +1,32 @@
-"""Decodes an upstream's stream: bytes in, in any cut, hub events out. Pure; the dialect is given."""
+"""A turn with a server of any dialect, without I/O: the URL of the request, and the decoding of the streamed answer."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from urllib.parse import quote
 
 from antiphon import sse
-from antiphon.dialects.dialect import FRAME_DECODERS, EventsToHub, Framing, TextRunToHub
+from antiphon.dialects.dialect import FRAME_DECODERS, EventsToHub, Framing, ServerDialect, TextRunToHub
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.events import StreamEvent, TextRun
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.output_limits import OutputLimitExceeded, OutputLimits
 
 
+def turn_url(dialect: ServerDialect, base_url: str, model: str, *, streams: bool) -> str:
+    """The URL for a turn."""
+    return url_at((streams and dialect.stream_path) or dialect.turn_path, dialect, base_url, model)
+
+
+def url_at(path: str, dialect: ServerDialect, base_url: str, model: str) -> str:
+    """The URL of a path; `{model}` is replaced with the resource name of the model, which the client chooses."""
+    if dialect.model_resource_name is None or "{model}" not in path:
+        return base_url + path
+    return base_url + path.replace("{model}", quote(dialect.model_resource_name(model), safe="/"))
+
+
 class StreamReader:
-    """Decodes one stream."""
+    """Decodes one stream: bytes in, in any cut, hub events out."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""`store/sqlite/readers`: callers get the errors of their queries, and the threads continue."""
+"""The reader threads of `store/sqlite/threads`: callers get the errors of their queries, and the threads continue."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from antiphon.errors import StorageUnavailable
 from antiphon.store.sqlite.file import connect, fetch, prepare_file
-from antiphon.store.sqlite.readers import THREAD_COUNT, ReaderThreads
+from antiphon.store.sqlite.threads import READER_COUNT, ReaderThreads
 
 
 def test_caller_gets_the_error_of_its_query(tmp_path: Path) -> None:
@@ -23,7 +23,7 @@ def test_caller_gets_the_error_of_its_query(tmp_path: Path) -> None:
 
     async def go() -> None:
         readers = ReaderThreads(partial(connect, tmp_path / "a.db", 10.0), asyncio.get_running_loop())
-        for _ in range(THREAD_COUNT + 1):
+        for _ in range(READER_COUNT + 1):
             with pytest.raises(KeyError) as caught:
                 await readers.run_query(fail)
             assert caught.value is error

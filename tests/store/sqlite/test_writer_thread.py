@@ -1,4 +1,4 @@
-"""`store/sqlite/writer`: group commit, the order of writes, and which callers get the error of a write."""
+"""The writer thread of `store/sqlite/threads`: group commit, the order of writes, and which callers get the error of a write."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from antiphon.store.sqlite import file as sqlite_file
 from antiphon.store.sqlite.file import connect, fetch, prepare_file
 from antiphon.store.sqlite.responses import SaveResponse, response_row
 from antiphon.store.sqlite.store import SqliteStore
-from antiphon.store.sqlite.writer import BatchedWrite, WriterThread
+from antiphon.store.sqlite.threads import BatchedWrite, WriterThread
 
 
 def run_with_writer(path: Path, scenario: Callable[[WriterThread], Awaitable[None]]) -> None:
@@ -101,7 +101,7 @@ def test_waiting_saves_are_written_in_one_transaction(tmp_path: Path) -> None:
 def test_saves_over_the_limit_are_written_in_several_transactions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("antiphon.store.sqlite.writer.MAX_TRANSACTION_SIZE", 10)
+    monkeypatch.setattr("antiphon.store.sqlite.threads.MAX_TRANSACTION_SIZE", 10)
 
     async def go() -> None:
         store = await SqliteStore.open(tmp_path / "a.db")
