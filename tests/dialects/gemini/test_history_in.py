@@ -321,6 +321,15 @@ def test_signatures_of_gemini_servers_stay_on_their_parts() -> None:
     assert json.loads(body)["contents"] == contents
 
 
+def test_thought_with_only_a_signature_is_a_thought() -> None:
+    """RSN-2: as clients send back the answer of a model that hides its thoughts."""
+    thought = {"thought": True, "thoughtSignature": "AQ=="}
+    asked = ask(user({"text": "hi"}), model(thought, {"text": "Done"}), user({"text": "more"}))
+    body, losses = request_from_hub(asked.request)
+    assert json.loads(body)["contents"][1]["parts"] == [{"text": "", **thought}, {"text": "Done"}]
+    assert list(losses) == []
+
+
 def test_signature_alone_after_an_unsigned_thought_does_not_sign_it() -> None:
     """RSN-2: the next text or call has the signature of a server."""
     thought = {"text": "Hm.", "thought": True}

@@ -12,6 +12,8 @@ from tests.dialects.gemini.asking import ask
 from antiphon.errors import InvalidValue
 from antiphon.protocol.tools import AllowedToolsParam, FunctionToolParam, SpecificFunction, UnknownTool
 
+NO_PARAMETERS = {"type": "object", "properties": {}}
+
 
 def calling(**members: Any) -> dict[str, Any]:
     return {"functionCallingConfig": members}
@@ -41,8 +43,8 @@ def test_functions_are_decoded_with_either_kind_of_schema() -> None:
             parameters={"type": "object", "properties": {"x": {"type": "string"}}},
             strict=False,
         ),
-        FunctionToolParam(name="b", parameters={"type": "object"}, strict=False),
-        FunctionToolParam(name="c.d:e", strict=False),
+        FunctionToolParam(name="b", parameters=NO_PARAMETERS, strict=False),
+        FunctionToolParam(name="c.d:e", parameters=NO_PARAMETERS, strict=False),
     ]
     assert asked.lost == []
 
@@ -131,3 +133,9 @@ def test_unknown_mode_is_refused_with_its_path() -> None:
     with pytest.raises(InvalidValue, match=r"expected .*ANY.*, got 'MAYBE'") as caught:
         ask(toolConfig=calling(mode="maybe"))
     assert caught.value.param == "toolConfig.functionCallingConfig.mode"
+
+
+@pytest.mark.parametrize("schema", [{"type": "OBJECT", "properties": {}, "required": []}, {"type": "OBJECT"}])
+def test_object_without_properties_means_the_same_as_no_parameters(schema: dict[str, Any]) -> None:
+    tools = ask(tools=[{"functionDeclarations": [{"name": "f", "parameters": schema}]}]).request.tools
+    assert tools == [FunctionToolParam(name="f", parameters=NO_PARAMETERS, strict=False)]

@@ -10,6 +10,7 @@ from tests.dialects.messages.client_asking import HELLO, read
 
 from antiphon.dialects.messages.request_in import request_to_hub
 from antiphon.errors import ApiError, UnsupportedParameter
+from antiphon.protocol.content import InputText
 from antiphon.protocol.items import MessageParam
 from antiphon.protocol.request import ENCRYPTED_IF_ANY, JsonSchemaFormatParam, ReasoningConfigParam, Request, TextParam
 
@@ -23,7 +24,7 @@ def test_minimal_request_is_decoded() -> None:
     request, losses = read()
     assert request == Request(
         model="m",
-        input=[MessageParam(role="user", content="hello")],
+        input=[MessageParam(role="user", content=[InputText(text="hello")])],
         max_output_tokens=100,
         include=[ENCRYPTED_IF_ANY],
         store=False,

@@ -169,9 +169,9 @@ class _ItemCollector:
 
     def _add_model_part(self, part: PartIn, path: str) -> None:
         signature = read_signature(part.thought_signature) if part.thought_signature else NO_SIGNATURE
-        if part.thought and isinstance(part.text, str):
+        if part.thought and (isinstance(part.text, str) or _has_only_a_signature(part)):
             report_unknown_fields(part, path, self._losses)
-            self._add_thought(part.text)
+            self._add_thought(part.text or "")
             self._sign_thought(signature)
             return
         self._add_envelope(signature.envelope)
@@ -323,6 +323,10 @@ def _without_data(part: ResultMediaIn) -> ResultMediaIn:
     """A part without its data, which the hub's part has, and without its unknown fields."""
     blob = replace(part.inline_data, data="") if part.inline_data else UNSET
     return replace(part, inline_data=blob, extra=UNSET)
+
+
+def _has_only_a_signature(part: PartIn) -> bool:
+    return not (part.function_call or part.function_response) and _native_part(part) is None
 
 
 def _seal(content: dict[str, str]) -> str:

@@ -82,7 +82,7 @@ def native_tool_config(request: RequestIn) -> Raw | None:
 
 def _function(declared: FunctionDeclarationIn, path: str, budget: SchemaBudget) -> FunctionToolParam:
     """A function tool. Its result schema and other own members travel in `extra`."""
-    parameters: JsonSchema | UnsetType = UNSET
+    parameters = NO_PARAMETERS
     if declared.parameters_json_schema:
         parameters = schema_to_hub(declared.parameters_json_schema, f"{path}.parametersJsonSchema", budget)
     elif declared.parameters:
@@ -90,10 +90,14 @@ def _function(declared: FunctionDeclarationIn, path: str, budget: SchemaBudget) 
     return FunctionToolParam(
         name=declared.name,
         description=declared.description or UNSET,
-        parameters=parameters,
+        parameters=NO_PARAMETERS if _is_empty_object(parameters) else parameters,
         strict=False,  # the API has no strict mode; without a value, servers would apply different defaults
         extra=unknown_fields_of(declared) or UNSET,
     )
+
+
+def _is_empty_object(schema: JsonSchema) -> bool:
+    return not schema.get("properties") and schema.keys() <= {"type", "properties", "required"}
 
 
 def _native_tool(name: str, raw: Raw) -> UnknownTool:
@@ -101,6 +105,8 @@ def _native_tool(name: str, raw: Raw) -> UnknownTool:
     return UnknownTool(kind=kind, raw=Raw(codec.encode({"type": kind, name: raw})))
 
 
+#: An object without properties, which some servers of other dialects require. Clients may also send no parameters.
+NO_PARAMETERS: Final[JsonSchema] = {"type": "object", "properties": {}}
 MODES: Final[dict[str, ToolChoiceValue]] = {
     "MODE_UNSPECIFIED": "auto",
     "AUTO": "auto",

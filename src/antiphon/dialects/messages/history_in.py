@@ -28,7 +28,15 @@ from antiphon.dialects.messages.wire import (
 )
 from antiphon.errors import MissingField
 from antiphon.protocol import codec
-from antiphon.protocol.content import Content, ContentParam, ReasoningText, ToolOutputContentParam, UnknownContent
+from antiphon.protocol.content import (
+    Content,
+    ContentParam,
+    InputText,
+    OutputTextParam,
+    ReasoningText,
+    ToolOutputContentParam,
+    UnknownContent,
+)
 from antiphon.protocol.items import (
     FunctionCallOutputParam,
     FunctionCallParam,
@@ -58,7 +66,7 @@ def _items_of_message(message: MessageIn, path: str, losses: Losses) -> list[Ite
     """The items of a message. The message's own fields go to its last message item."""
     extra = {**(message.extra or {}), SYSTEM_FIELD: Raw(b"true")} if message.role == "system" else message.extra
     if isinstance(message.content, str):
-        return [MessageParam(role=message.role, content=message.content, extra=extra)]
+        return [MessageParam(role=message.role, content=_text_to_hub(message.content, message.role), extra=extra)]
     if message.content is UNSET and message.role != "system":
         raise MissingField(f"{path}.content is missing: expected text or blocks", param=f"{path}.content")
     items: list[ItemParam] = []
@@ -80,6 +88,11 @@ def _items_of_message(message: MessageIn, path: str, losses: Losses) -> list[Ite
     else:
         report_unknown_fields(message, path, losses)
     return items
+
+
+def _text_to_hub(text: str, role: MessageRole) -> str | list[ContentParam]:
+    """A string means the same as one text block."""
+    return [OutputTextParam(text=text) if role == "assistant" else InputText(text=text)] if text else ""
 
 
 def _part_to_hub(block: PlainBlockIn, role: MessageRole) -> ContentParam:
