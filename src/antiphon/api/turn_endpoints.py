@@ -27,6 +27,7 @@ from antiphon.gateway.turn import UpstreamTurn
 from antiphon.http.asgi import JSON, Headers, Scope
 from antiphon.http.exchange import SSE_HEADERS, EventStream, Exchange, losses_header
 from antiphon.ops.services import Services
+from antiphon.protocol import codec
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 from antiphon.store.interface import StoredTurn
@@ -36,8 +37,8 @@ async def create_response(services: Services, exchange: Exchange) -> None:
     """`POST /v1/responses`: a turn in the dialect of the hub, streamed, whole or in the background."""
     strict = requested_strictness(exchange.scope)
     body = await exchange.read_body(services.max_body)
-    request, losses = responses.request_to_hub(body)
-    prepared_turn = await _prepare_turn(services, exchange, request, losses, strict, body)
+    request = codec.decode_request(body)
+    prepared_turn = await _prepare_turn(services, exchange, request, Losses(), strict, body)
     if request.background:
         await enqueue_response(services, exchange, request, prepared_turn)
         return
