@@ -54,12 +54,15 @@ def _hub_text(**members: Any) -> Json:
     return {"type": "message", "id": "msg_1", "status": "completed", "role": "assistant", "content": [part]}
 
 
-def _usage(*, cached: int = 0, reasoning: int = 0) -> Json:
+def _usage(*, input_tokens: int = 100, cached: int = 0, written: int | None = None, reasoning: int = 0) -> Json:
     return {
-        "input_tokens": 100,
+        "input_tokens": input_tokens,
         "output_tokens": 20,
-        "total_tokens": 120,
-        "input_tokens_details": {"cached_tokens": cached},
+        "total_tokens": input_tokens + 20,
+        "input_tokens_details": {
+            "cached_tokens": cached,
+            **({} if written is None else {"cache_write_tokens": written}),
+        },
         "output_tokens_details": {"reasoning_tokens": reasoning},
     }
 
@@ -455,8 +458,17 @@ ANSWERS: Final[dict[str, list[Feature]]] = {
         ),
         Feature(
             "tokens written to a cache",
-            {"messages": {"usage": {"input_tokens": 40, "cache_creation_input_tokens": 77, "output_tokens": 20}}},
-            mark="cache_creation",
+            {
+                "chat": {
+                    "usage": {
+                        "prompt_tokens": 117,
+                        "completion_tokens": 20,
+                        "prompt_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 77},
+                    }
+                },
+                "responses": {"usage": _usage(input_tokens=117, written=77)},
+                "messages": {"usage": {"input_tokens": 40, "cache_creation_input_tokens": 77, "output_tokens": 20}},
+            },
             other_marks=("117",),
             note="counted as input tokens",
         ),

@@ -69,9 +69,8 @@ async def cancel_response(services: Services, exchange: Exchange) -> None:
     services.background.cancel(id)
     ended = await _wait_for_end(services, exchange)
     exchange.log_entry.response_id = id
-    await exchange.respond(
-        200, [JSON], codec.encode(responses.unseal_response(Policy.for_request(Request()).apply_to_response(ended)))
-    )
+    allowed = Policy.for_request(Request()).apply_to_response(ended)
+    await exchange.respond(200, [JSON], responses.response_from_hub(allowed, Request())[0])
 
 
 async def _wait_for_end(services: Services, exchange: Exchange) -> Response:

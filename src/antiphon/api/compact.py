@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
+from antiphon.dialects import responses
 from antiphon.errors import MissingField
 from antiphon.gateway.compaction import CompactionOpener
 from antiphon.gateway.compactor import Compactor, compaction_usage
@@ -24,7 +27,8 @@ async def handle_compact(services: Services, exchange: Exchange) -> None:
     finally:
         exchange.unwatch_disconnect()
     exchange.note_losses(losses)
-    await exchange.respond(200, [JSON, *losses_header(losses)], codec.encode(resource))
+    completed = replace(resource, usage=responses.complete_usage(resource.usage))
+    await exchange.respond(200, [JSON, *losses_header(losses)], codec.encode(completed))
 
 
 async def _compact_conversation(

@@ -48,7 +48,7 @@ async def get_response(services: Services, exchange: Exchange) -> None:
         )
         return
     if not wants_stream:
-        await exchange.respond(200, [JSON], codec.encode(responses.unseal_response(response)))
+        await exchange.respond(200, [JSON], responses.response_from_hub(response, request)[0])
         return
     policy, writer = Policy.for_request(request, pad=services.pad), responses.EventsFromHub(request, style=style)
     events = [output_event for event in replay_response(response) for output_event in policy.feed(event)]

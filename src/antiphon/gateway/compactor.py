@@ -170,12 +170,17 @@ def add_usage(left: Usage | None, right: Usage | None) -> Usage | None:
         input_tokens=left.input_tokens + right.input_tokens,
         output_tokens=left.output_tokens + right.output_tokens,
         total_tokens=left.total_tokens + right.total_tokens,
-        input_tokens_details=InputTokensDetails(
-            cached_tokens=left.input_tokens_details.cached_tokens + right.input_tokens_details.cached_tokens
-        ),
+        input_tokens_details=_add_input_details(left.input_tokens_details, right.input_tokens_details),
         output_tokens_details=OutputTokensDetails(
             reasoning_tokens=left.output_tokens_details.reasoning_tokens + right.output_tokens_details.reasoning_tokens
         ),
+    )
+
+
+def _add_input_details(left: InputTokensDetails, right: InputTokensDetails) -> InputTokensDetails:
+    counts = [count for count in (left.cache_write_tokens, right.cache_write_tokens) if isinstance(count, int)]
+    return InputTokensDetails(
+        cached_tokens=left.cached_tokens + right.cached_tokens, cache_write_tokens=sum(counts) if counts else None
     )
 
 
@@ -194,7 +199,7 @@ ZERO_USAGE: Final = Usage(
     input_tokens=0,
     output_tokens=0,
     total_tokens=0,
-    input_tokens_details=InputTokensDetails(cached_tokens=0),
+    input_tokens_details=InputTokensDetails(cached_tokens=0, cache_write_tokens=None),
     output_tokens_details=OutputTokensDetails(reasoning_tokens=0),
 )
 # Copied from the request: who asks and at what price, not the output format.

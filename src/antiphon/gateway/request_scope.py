@@ -40,6 +40,7 @@ class RequestLog(Struct, kw_only=True):
     input_tokens: int | None = None
     output_tokens: int | None = None
     cached_tokens: int = 0  # of input_tokens
+    cache_write_tokens: int = 0  # of input_tokens
     reasoning_tokens: int = 0  # of output_tokens
     events: int = 0  # events of a complete stream
     losses: int = 0
@@ -63,6 +64,7 @@ class RequestLog(Struct, kw_only=True):
             self.input_tokens = usage.input_tokens
             self.output_tokens = usage.output_tokens
             self.cached_tokens = usage.input_tokens_details.cached_tokens
+            self.cache_write_tokens = usage.input_tokens_details.cache_write_tokens or 0
             self.reasoning_tokens = usage.output_tokens_details.reasoning_tokens
 
     def note_end(self) -> None:

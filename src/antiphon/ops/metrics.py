@@ -85,6 +85,7 @@ class Metrics:
             sums.input_tokens += log_entry.input_tokens
             sums.output_tokens += log_entry.output_tokens or 0
             sums.cached_tokens += log_entry.cached_tokens
+            sums.cache_write_tokens += log_entry.cache_write_tokens
             sums.reasoning_tokens += log_entry.reasoning_tokens
         sums.losses += log_entry.losses
         sums.client_disconnects += log_entry.client_disconnected
@@ -257,6 +258,7 @@ class _EndpointSums:
 
     __slots__ = (
         "between_events",
+        "cache_write_tokens",
         "cached_tokens",
         "client_disconnects",
         "duration",
@@ -271,13 +273,15 @@ class _EndpointSums:
         self.duration = Histogram(DURATIONS)
         self.first_event = Histogram(FIRST_EVENTS)
         self.between_events = Histogram(EVENT_INTERVALS)
-        self.input_tokens = self.output_tokens = self.cached_tokens = self.reasoning_tokens = 0
+        self.input_tokens = self.output_tokens = self.reasoning_tokens = 0
+        self.cached_tokens = self.cache_write_tokens = 0
         self.losses = self.client_disconnects = 0
 
     def tokens(self) -> dict[str, int]:
         return {
             "input": self.input_tokens,
             "cached": self.cached_tokens,
+            "cache_write": self.cache_write_tokens,
             "output": self.output_tokens,
             "reasoning": self.reasoning_tokens,
         }

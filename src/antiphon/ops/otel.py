@@ -162,6 +162,7 @@ class OtelTelemetry:
             "gen_ai.usage.input_tokens": log_entry.input_tokens,
             "gen_ai.usage.output_tokens": log_entry.output_tokens,
             "gen_ai.usage.cache_read.input_tokens": log_entry.cached_tokens or None,
+            "gen_ai.usage.cache_creation.input_tokens": log_entry.cache_write_tokens or None,
             "gen_ai.usage.reasoning.output_tokens": log_entry.reasoning_tokens or None,
             "gen_ai.response.time_to_first_chunk": None
             if log_entry.first_event_ms is None

@@ -149,7 +149,13 @@ class Turn:
         await self.wait_for_reader()
 
     def usage(
-        self, *, input_tokens: int, output_tokens: int, cached_tokens: int = 0, reasoning_tokens: int = 0
+        self,
+        *,
+        input_tokens: int,
+        output_tokens: int,
+        cached_tokens: int = 0,
+        cache_write_tokens: int | None = None,
+        reasoning_tokens: int = 0,
     ) -> None:
         """Sets the usage of the turn so far (B-7). The last call is used.
 
@@ -161,7 +167,9 @@ class Turn:
                 input_tokens=input_tokens,
                 output_tokens=output_tokens,
                 total_tokens=input_tokens + output_tokens,
-                input_tokens_details=InputTokensDetails(cached_tokens=cached_tokens),
+                input_tokens_details=InputTokensDetails(
+                    cached_tokens=cached_tokens, cache_write_tokens=cache_write_tokens
+                ),
                 output_tokens_details=OutputTokensDetails(reasoning_tokens=reasoning_tokens),
             )
         )

@@ -46,9 +46,11 @@ class IncompleteDetails(Shape, frozen=True, kw_only=True):
 
 
 class InputTokensDetails(Shape, frozen=True, kw_only=True):
-    """How many input tokens came from a cache."""
+    """How many input tokens came from a cache, and how many were written to it."""
 
     cached_tokens: int
+    # Beyond the specification; None if the server's API does not report it:
+    cache_write_tokens: int | None | UnsetType = UNSET
 
 
 class OutputTokensDetails(Shape, frozen=True, kw_only=True):

@@ -124,6 +124,7 @@ class ScriptedUsage(Struct, frozen=True):
     completion: int
     cached: int = 0
     reasoning: int = 0
+    cache_write: int = 0
 
 
 # Events of the connection.
@@ -228,9 +229,9 @@ def finish(reason: str) -> Finish:
     return Finish(reason)
 
 
-def usage(prompt: int, completion: int, *, cached: int = 0, reasoning: int = 0) -> ScriptedUsage:
-    """Set the numbers of tokens that the answer reports."""
-    return ScriptedUsage(prompt, completion, cached, reasoning)
+def usage(prompt: int, completion: int, *, cached: int = 0, reasoning: int = 0, cache_write: int = 0) -> ScriptedUsage:
+    """Set the numbers of tokens that the answer reports. `cached` and `cache_write` are parts of `prompt`."""
+    return ScriptedUsage(prompt, completion, cached, reasoning, cache_write)
 
 
 def raw(data: bytes) -> Raw:

@@ -128,7 +128,7 @@ def test_usage_is_taken_from_the_agent() -> None:
         "input_tokens": 1000,
         "output_tokens": 200,
         "total_tokens": 1200,
-        "input_tokens_details": {"cached_tokens": 500},
+        "input_tokens_details": {"cached_tokens": 500, "cache_write_tokens": None},
         "output_tokens_details": {"reasoning_tokens": 7},
     }
 

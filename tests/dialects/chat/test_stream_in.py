@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec import UNSET
 from tests.dialects.chat.habits import Habit, habits, messages, spelled, whole
 from tests.dialects.chat.habits import Message as Spoken
 from tests.dialects.chat.reading import (
@@ -27,6 +28,7 @@ from tests.generate.events import counting_stamps
 
 from antiphon import sse
 from antiphon.dialects.chat import EventsToHub
+from antiphon.dialects.chat.answer_out import usage_from_hub
 from antiphon.dialects.chat.response_wire import Choice, Chunk, Delta, TextChoice, TextChunk, TextDelta
 from antiphon.dialects.chat.wire import ChatWire
 from antiphon.errors import UpstreamFault
@@ -658,9 +660,27 @@ def test_usage_includes_cached_and_reasoning_tokens(usage: dict[str, Any], wante
         input_tokens=read_,
         output_tokens=written,
         total_tokens=total,
-        input_tokens_details=InputTokensDetails(cached_tokens=cached),
+        input_tokens_details=InputTokensDetails(cached_tokens=cached, cache_write_tokens=None),
         output_tokens_details=OutputTokensDetails(reasoning_tokens=reasoning),
     )
+
+
+@pytest.mark.parametrize(
+    ("usage", "wanted"),
+    [
+        ({"prompt_tokens_details": {"cache_write_tokens": 2}}, 2),
+        ({"prompt_tokens_details": {"cache_write_tokens": 0}, "cache_creation_input_tokens": 5}, 0),
+        ({"cache_creation_input_tokens": 2}, 2),
+        ({}, None),
+    ],
+)
+def test_tokens_written_to_the_cache_are_counted(usage: dict[str, Any], wanted: int | None) -> None:
+    """REQ-4: unknown if the server does not report them."""
+    decoded = read({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 1, **usage}}).response.usage
+    assert decoded is not None
+    assert decoded.input_tokens_details.cache_write_tokens == wanted
+    details = usage_from_hub(decoded).prompt_tokens_details
+    assert details.cache_write_tokens == (UNSET if wanted is None else wanted)
 
 
 def test_unreadable_usage_is_a_loss() -> None:

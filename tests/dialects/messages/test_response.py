@@ -58,7 +58,7 @@ def test_plain_message_has_every_block_in_order() -> None:
         "stop_sequence": None,
         "usage": {
             "input_tokens": 3,
-            "cache_creation_input_tokens": 0,
+            "cache_creation_input_tokens": None,
             "cache_read_input_tokens": 7,
             "output_tokens": 4,
             "output_tokens_details": {"thinking_tokens": 2},

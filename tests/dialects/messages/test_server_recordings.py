@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import msgspec
@@ -12,6 +13,8 @@ import pytest
 from tests.dialects.messages.reading import REQUEST, frames_of, read_frames, read_whole, reader
 
 from antiphon.dialects.messages import EventsFromHub
+from antiphon.dialects.messages.response_wire import UsageIn
+from antiphon.dialects.messages.stream_in import usage_to_hub
 from antiphon.dialects.messages.wire import CACHE_CREATION_FIELD, STOP_REASON_FIELD, STOP_SEQUENCE_FIELD, MessagesWire
 from antiphon.protocol.content import OutputText, UnknownAnnotation, UrlCitation
 from antiphon.protocol.items import Message
@@ -90,9 +93,17 @@ def test_cached_tokens_are_counted_once_inside_the_input(name: str, counts: tupl
     assert usage.total_tokens == usage.input_tokens + usage.output_tokens
 
 
-def test_cache_creation_tokens_are_in_extra() -> None:
-    """REQ-4."""
-    assert bytes((_usage("usage_with_cache").input_tokens_details.extra or {})[CACHE_CREATION_FIELD]) == b"200"
+def test_tokens_written_to_the_cache_are_counted() -> None:
+    """REQ-4: unknown if the server does not report them; their parts by lifetime are kept."""
+    assert _usage("usage_with_cache").input_tokens_details.cache_write_tokens == 200
+    parts = {"ephemeral_5m_input_tokens": 2, "ephemeral_1h_input_tokens": 3}
+    usage = usage_to_hub(UsageIn(input_tokens=1, cache_read_input_tokens=4, cache_creation=parts))
+    assert usage is not None
+    assert (usage.input_tokens, usage.input_tokens_details.cache_write_tokens) == (10, 5)
+    assert json.loads(bytes((usage.input_tokens_details.extra or {})[CACHE_CREATION_FIELD])) == parts
+    unknown = usage_to_hub(UsageIn(input_tokens=1))
+    assert unknown is not None
+    assert unknown.input_tokens_details.cache_write_tokens is None
 
 
 def test_thinking_tokens_are_part_of_the_output_count() -> None:

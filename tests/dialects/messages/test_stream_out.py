@@ -209,7 +209,7 @@ def test_text_is_sent_in_pieces_in_one_block() -> None:
                 "stop_sequence": None,
                 "usage": {
                     "input_tokens": 0,
-                    "cache_creation_input_tokens": 0,
+                    "cache_creation_input_tokens": None,
                     "cache_read_input_tokens": 0,
                     "output_tokens": 0,
                 },
@@ -225,7 +225,7 @@ def test_text_is_sent_in_pieces_in_one_block() -> None:
             "delta": {"stop_reason": "end_turn", "stop_sequence": None},
             "usage": {
                 "input_tokens": 3,
-                "cache_creation_input_tokens": 0,
+                "cache_creation_input_tokens": None,
                 "cache_read_input_tokens": 7,
                 "output_tokens": 4,
                 "output_tokens_details": {"thinking_tokens": 2},
@@ -238,7 +238,9 @@ def test_text_is_sent_in_pieces_in_one_block() -> None:
 def test_cached_tokens_are_counted_once() -> None:
     """REQ-4: a known bug of peers is to count them in `input_tokens` as well."""
     life = MessagesWriter()
-    details = InputTokensDetails(cached_tokens=60, extra={"cache_creation_input_tokens": Raw(b"30")})
+    details = InputTokensDetails(
+        cached_tokens=60, cache_write_tokens=30, extra={"cache_creation": Raw(b'{"ephemeral_5m_input_tokens":30}')}
+    )
     life.complete(
         Usage(
             input_tokens=100,
@@ -251,6 +253,7 @@ def test_cached_tokens_are_counted_once() -> None:
     assert life.client_stream().message["usage"] == {
         "input_tokens": 10,
         "cache_creation_input_tokens": 30,
+        "cache_creation": {"ephemeral_5m_input_tokens": 30},
         "cache_read_input_tokens": 60,
         "output_tokens": 5,
     }

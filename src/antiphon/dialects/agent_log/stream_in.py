@@ -258,7 +258,7 @@ def usage_to_hub(usage: AgentUsage) -> Usage:
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
         total_tokens=usage.input_tokens + usage.output_tokens,
-        input_tokens_details=InputTokensDetails(cached_tokens=usage.cached_input_tokens),
+        input_tokens_details=InputTokensDetails(cached_tokens=usage.cached_input_tokens, cache_write_tokens=None),
         output_tokens_details=OutputTokensDetails(reasoning_tokens=usage.reasoning_output_tokens),
     )
 

@@ -252,11 +252,15 @@ def join_pieces(pieces: list[ChoiceOut]) -> ChoiceOut:
 
 
 def usage_from_hub(usage: Usage) -> UsageOut:
+    written = usage.input_tokens_details.cache_write_tokens
     return UsageOut(
         prompt_tokens=usage.input_tokens,
         completion_tokens=usage.output_tokens,
         total_tokens=usage.total_tokens,
-        prompt_tokens_details=PromptDetailsOut(cached_tokens=usage.input_tokens_details.cached_tokens),
+        prompt_tokens_details=PromptDetailsOut(
+            cached_tokens=usage.input_tokens_details.cached_tokens,
+            cache_write_tokens=UNSET if written is None else written,
+        ),
         completion_tokens_details=CompletionDetailsOut(reasoning_tokens=usage.output_tokens_details.reasoning_tokens),
     )
 

@@ -61,6 +61,7 @@ class Delta(Struct, frozen=True, gc=False):
 
 class PromptTokensDetails(Struct, frozen=True, gc=False):
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
 
 
 class CompletionTokensDetails(Struct, frozen=True, gc=False):
@@ -68,7 +69,7 @@ class CompletionTokensDetails(Struct, frozen=True, gc=False):
 
 
 class ChatUsage(Struct, frozen=True, gc=False):
-    """Token counts. Servers report cached tokens in one of three places."""
+    """Token counts. Servers report tokens read from the cache in three places, and tokens written to it in two."""
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
@@ -77,6 +78,7 @@ class ChatUsage(Struct, frozen=True, gc=False):
     completion_tokens_details: CompletionTokensDetails | None = None
     prompt_cache_hit_tokens: int | None = None
     cached_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
 
 
 class Choice(Struct, frozen=True, gc=False):
@@ -207,6 +209,7 @@ class ChoiceOut(Struct, frozen=True, kw_only=True):
 
 class PromptDetailsOut(Struct, frozen=True, kw_only=True):
     cached_tokens: int
+    cache_write_tokens: int | UnsetType = UNSET
 
 
 class CompletionDetailsOut(Struct, frozen=True, kw_only=True):

@@ -245,11 +245,13 @@ def usage_to_hub(usage: ChatUsage | None) -> Usage | None:
     input_tokens, output_tokens = usage.prompt_tokens or 0, usage.completion_tokens or 0
     prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
     cached = (prompt and prompt.cached_tokens) or usage.prompt_cache_hit_tokens or usage.cached_tokens
+    written = prompt.cache_write_tokens if prompt else None
+    written = usage.cache_creation_input_tokens if written is None else written
     return Usage(
         input_tokens=input_tokens,
         output_tokens=output_tokens,
         total_tokens=input_tokens + output_tokens if usage.total_tokens is None else usage.total_tokens,
-        input_tokens_details=InputTokensDetails(cached_tokens=cached or 0),
+        input_tokens_details=InputTokensDetails(cached_tokens=cached or 0, cache_write_tokens=written),
         output_tokens_details=OutputTokensDetails(reasoning_tokens=(completion and completion.reasoning_tokens) or 0),
     )
 

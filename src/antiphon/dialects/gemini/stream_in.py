@@ -196,7 +196,9 @@ def usage_to_hub(usage: UsageIn | None) -> Usage | None:
         input_tokens=input_tokens,
         output_tokens=output_tokens,
         total_tokens=usage.total_token_count or input_tokens + output_tokens,
-        input_tokens_details=InputTokensDetails(cached_tokens=usage.cached_content_token_count or 0),
+        input_tokens_details=InputTokensDetails(
+            cached_tokens=usage.cached_content_token_count or 0, cache_write_tokens=None
+        ),
         output_tokens_details=OutputTokensDetails(reasoning_tokens=thoughts),
     )
 

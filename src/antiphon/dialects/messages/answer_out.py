@@ -351,18 +351,22 @@ class AnswerFromHub:
 
 
 def usage_from_hub(usage: Usage | None) -> UsageOut:
-    """The token counts. A message always has usage, so unknown usage is all zeros."""
+    """The token counts. A message always has usage, so unknown usage is zeros, or null where the API allows it.
+
+    The input count of this API excludes tokens read from and written to the cache.
+    """
     if usage is None:
-        return UsageOut(input_tokens=0, cache_creation_input_tokens=0, cache_read_input_tokens=0, output_tokens=0)
+        return UsageOut(input_tokens=0, cache_creation_input_tokens=None, cache_read_input_tokens=0, output_tokens=0)
     details = usage.input_tokens_details
-    created = int(msgspec.json.decode((details.extra or {}).get(CACHE_CREATION_FIELD, b"0")))
+    written = details.cache_write_tokens
     thoughts = usage.output_tokens_details.reasoning_tokens
     return UsageOut(
-        input_tokens=max(0, usage.input_tokens - details.cached_tokens - created),
-        cache_creation_input_tokens=created,
+        input_tokens=max(0, usage.input_tokens - details.cached_tokens - (written or 0)),
+        cache_creation_input_tokens=written if isinstance(written, int) else None,
         cache_read_input_tokens=details.cached_tokens,
         output_tokens=usage.output_tokens,
         output_tokens_details=OutputDetailsOut(thinking_tokens=thoughts) if thoughts else UNSET,
+        cache_creation=(details.extra or {}).get(CACHE_CREATION_FIELD, UNSET),
     )
 
 

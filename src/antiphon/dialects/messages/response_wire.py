@@ -36,6 +36,7 @@ class UsageIn(Struct, frozen=True, kw_only=True, gc=False):
     output_tokens: int | None = None
     cache_read_input_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
+    cache_creation: dict[str, Any] | None = None  # the same, by lifetime
     output_tokens_details: OutputDetailsIn | None = None
     service_tier: str | None = None
 
@@ -119,9 +120,10 @@ class OutputDetailsOut(Struct, frozen=True, kw_only=True, gc=False):
 
 class UsageOut(Struct, frozen=True, kw_only=True, gc=False):
     input_tokens: int
-    cache_creation_input_tokens: int
+    cache_creation_input_tokens: int | None  # None: the server does not report it
     cache_read_input_tokens: int
     output_tokens: int
+    cache_creation: Raw | UnsetType = UNSET
     output_tokens_details: OutputDetailsOut | UnsetType = UNSET
 
 

@@ -269,15 +269,17 @@ def usage_to_hub(usage: UsageIn) -> Usage | None:
     """
     if usage.input_tokens is None and usage.output_tokens is None:
         return None
-    cached, cache_creation = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
-    input_tokens, output_tokens = (usage.input_tokens or 0) + cached + cache_creation, usage.output_tokens or 0
+    cached, written = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens
+    if written is None and usage.cache_creation:
+        written = sum(count for count in usage.cache_creation.values() if isinstance(count, int))
+    input_tokens, output_tokens = (usage.input_tokens or 0) + cached + (written or 0), usage.output_tokens or 0
     thoughts = usage.output_tokens_details.thinking_tokens if usage.output_tokens_details else None
-    extra = {CACHE_CREATION_FIELD: Raw(msgspec.json.encode(cache_creation))} if cache_creation else UNSET
+    extra = {CACHE_CREATION_FIELD: Raw(msgspec.json.encode(usage.cache_creation))} if usage.cache_creation else UNSET
     return Usage(
         input_tokens=input_tokens,
         output_tokens=output_tokens,
         total_tokens=input_tokens + output_tokens,
-        input_tokens_details=InputTokensDetails(cached_tokens=cached, extra=extra),
+        input_tokens_details=InputTokensDetails(cached_tokens=cached, cache_write_tokens=written, extra=extra),
         output_tokens_details=OutputTokensDetails(reasoning_tokens=thoughts or 0),
     )
 
@@ -288,7 +290,10 @@ def _merge_usage(previous: UsageIn, current: UsageIn) -> UsageIn:
         input_tokens=current.input_tokens or previous.input_tokens,
         output_tokens=previous.output_tokens if current.output_tokens is None else current.output_tokens,
         cache_read_input_tokens=current.cache_read_input_tokens or previous.cache_read_input_tokens,
-        cache_creation_input_tokens=current.cache_creation_input_tokens or previous.cache_creation_input_tokens,
+        cache_creation_input_tokens=previous.cache_creation_input_tokens
+        if not current.cache_creation_input_tokens and previous.cache_creation_input_tokens is not None
+        else current.cache_creation_input_tokens,
+        cache_creation=current.cache_creation or previous.cache_creation,
         output_tokens_details=current.output_tokens_details or previous.output_tokens_details,
     )
 

@@ -27,9 +27,8 @@ PREFIX: Final = "messages:"
 #: Each is a JSON string.
 STOP_SEQUENCE_FIELD: Final = "messages:stop_sequence"
 STOP_REASON_FIELD: Final = "messages:stop_reason"
-#: In the `extra` of the hub's `input_tokens_details`: tokens written to the cache, which the hub's `input_tokens`
-#: includes.
-CACHE_CREATION_FIELD: Final = "cache_creation_input_tokens"
+#: In the `extra` of the hub's `input_tokens_details`: the tokens written to the cache, by their lifetime.
+CACHE_CREATION_FIELD: Final = "cache_creation"
 #: In the `extra` of a system message: true if a client of this dialect sent it between other messages.
 SYSTEM_FIELD: Final = "messages:system"
 WEB_CITATION: Final = "web_search_result_location"

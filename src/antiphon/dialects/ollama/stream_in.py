@@ -203,7 +203,7 @@ def _usage(chunk: Chunk) -> Usage | None:
         input_tokens=read,
         output_tokens=written,
         total_tokens=read + written,
-        input_tokens_details=InputTokensDetails(cached_tokens=0),
+        input_tokens_details=InputTokensDetails(cached_tokens=0, cache_write_tokens=None),
         output_tokens_details=OutputTokensDetails(reasoning_tokens=0),
     )
 

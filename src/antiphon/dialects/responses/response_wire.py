@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final, TypeVar
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct
 
 from antiphon.errors import ClientFault, UpstreamFault
 from antiphon.protocol import codec
@@ -103,6 +103,7 @@ class ServerReason(Struct, frozen=True, gc=False):
 
 class ServerTokensDetails(Struct, frozen=True, gc=False):
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
 
 
@@ -233,7 +234,7 @@ def usage_to_hub(raw: Raw) -> Usage | None:
         return usage
     input_count = _first(server_usage.input_tokens, server_usage.prompt_tokens)
     output_count = _first(server_usage.output_tokens, server_usage.completion_tokens)
-    cached_tokens = server_usage.input_tokens_details.cached_tokens if server_usage.input_tokens_details else None
+    details = server_usage.input_tokens_details or ServerTokensDetails()
     reasoning_tokens = (
         server_usage.output_tokens_details.reasoning_tokens if server_usage.output_tokens_details else None
     )
@@ -241,7 +242,10 @@ def usage_to_hub(raw: Raw) -> Usage | None:
         input_tokens=input_count,
         output_tokens=output_count,
         total_tokens=_first(server_usage.total_tokens, input_count + output_count),
-        input_tokens_details=InputTokensDetails(cached_tokens=cached_tokens or 0),
+        input_tokens_details=InputTokensDetails(
+            cached_tokens=details.cached_tokens or 0,
+            cache_write_tokens=UNSET if details.cache_write_tokens is None else details.cache_write_tokens,
+        ),
         output_tokens_details=OutputTokensDetails(reasoning_tokens=reasoning_tokens or 0),
     )
 

@@ -14,6 +14,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from antiphon import sse
+from antiphon.dialects.responses.client_usage import with_complete_usage
 from antiphon.dialects.responses.unsealing import unseal_event, unseal_response
 from antiphon.protocol import codec
 from antiphon.protocol.base import Shape
@@ -163,7 +164,7 @@ class EventsFromHub:
     def _response_event(self, event: ResponseEvent) -> bytes:
         """Encode an event with a response. A stream starts with the same response twice; it is encoded once."""
         if event.response is not self._response:
-            self._response, self._response_json = event.response, codec.encode(event.response)
+            self._response, self._response_json = event.response, codec.encode(with_complete_usage(event.response))
         return b'{"type":"%b","sequence_number":%d,"response":%b}' % (
             EVENT_NAMES[type(event)],
             event.sequence_number,
@@ -181,7 +182,7 @@ class EventsFromHub:
 def response_from_hub(response: Response, request: Request) -> tuple[bytes, Losses]:
     """HTTP-2: encode the response."""
     del request  # part of the common signature; unused here
-    return codec.encode(unseal_response(response)), Losses()
+    return codec.encode(with_complete_usage(unseal_response(response))), Losses()
 
 
 def _is_response_event(event: StreamEvent) -> TypeGuard[ResponseEvent]:

@@ -290,11 +290,12 @@ class _TurnRenderer:
         return stop
 
     def _usage(self) -> dict[str, Any]:
-        """Return the usage as this API counts it: cached tokens are not part of the input tokens."""
+        """Return the usage as this API counts it: tokens of the cache are not part of the input tokens."""
         usage = usage_of(self._turn, messages_rules.prompt_chars(self._body))
         return {
-            "input_tokens": usage.prompt - usage.cached,
-            "cache_creation_input_tokens": 0,
+            "input_tokens": usage.prompt - usage.cached - usage.cache_write,
+            "cache_creation_input_tokens": usage.cache_write,
+            "cache_creation": {"ephemeral_5m_input_tokens": usage.cache_write, "ephemeral_1h_input_tokens": 0},
             "cache_read_input_tokens": usage.cached,
             "output_tokens": usage.completion,
             "output_tokens_details": {"thinking_tokens": usage.reasoning},

@@ -301,7 +301,7 @@ def _usage(turn: ScriptedTurn, body: dict[str, Any]) -> hub.Usage:
         input_tokens=usage.prompt,
         output_tokens=usage.completion,
         total_tokens=usage.prompt + usage.completion,
-        input_tokens_details=hub.InputTokensDetails(cached_tokens=usage.cached),
+        input_tokens_details=hub.InputTokensDetails(cached_tokens=usage.cached, cache_write_tokens=usage.cache_write),
         output_tokens_details=hub.OutputTokensDetails(reasoning_tokens=usage.reasoning),
     )
 
