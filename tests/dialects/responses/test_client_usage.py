@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec import UNSET, UnsetType
 
-from antiphon.dialects.responses.client_usage import complete_usage
+from antiphon.dialects.responses.stream_out import complete_usage
 from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Usage
 
 

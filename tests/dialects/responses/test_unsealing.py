@@ -6,7 +6,7 @@ import pytest
 from msgspec import UNSET
 
 from antiphon.dialects.common.envelope import seal_reasoning
-from antiphon.dialects.responses.unsealing import unseal_event, unseal_item, unseal_response
+from antiphon.dialects.responses.stream_out import unseal_event, unseal_item, unseal_response
 from antiphon.protocol.content import InputText
 from antiphon.protocol.events import ItemAdded, ItemDone, OutputTextDelta, ResponseCompleted
 from antiphon.protocol.items import MessageParam, Reasoning, ReasoningParam

@@ -1,13 +1,11 @@
 """The Responses dialect: Open Responses, and older or incomplete servers and clients of this API."""
 
-from antiphon.dialects.responses.client_usage import complete_usage
 from antiphon.dialects.responses.errors import error_from_hub, error_to_hub
 from antiphon.dialects.responses.request_in import request_to_hub
 from antiphon.dialects.responses.request_out import request_from_hub
 from antiphon.dialects.responses.stream_in import EventsToHub, response_to_hub
-from antiphon.dialects.responses.stream_out import EventsFromHub, response_from_hub
+from antiphon.dialects.responses.stream_out import EventsFromHub, complete_usage, response_from_hub, unseal_item
 from antiphon.dialects.responses.token_count import count_request
-from antiphon.dialects.responses.unsealing import unseal_item
 from antiphon.dialects.responses.wire import ResponsesWire, wire_after_refusal
 
 __all__ = [

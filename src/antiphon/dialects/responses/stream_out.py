@@ -1,21 +1,21 @@
 """`EventsFromHub` writes hub events for a client, as server-sent events or as WebSocket messages.
 
 Deltas are the most frequent events. They use byte templates that give the same bytes as `codec.encode`. Clients of this
-API differ in the names of reasoning events and in the form of errors (API-6); `EVENT_STYLES` lists the styles.
+API differ in the names of reasoning events and in the form of errors (API-6); `EVENT_STYLES` lists the styles. A client
+gets encrypted reasoning without its envelope, and complete usage.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Literal, TypeGuard
+from typing import Any, Final, Literal, TypeGuard, TypeVar
 
 import msgspec
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from antiphon import sse
-from antiphon.dialects.responses.client_usage import with_complete_usage
-from antiphon.dialects.responses.unsealing import unseal_event, unseal_response
+from antiphon.dialects.common.envelope import unseal_reasoning
 from antiphon.protocol import codec
 from antiphon.protocol.base import Shape
 from antiphon.protocol.events import (
@@ -24,6 +24,8 @@ from antiphon.protocol.events import (
     ArgumentsDelta,
     ErrorEvent,
     Event,
+    ItemAdded,
+    ItemDone,
     OutputTextDelta,
     ReasoningDelta,
     ReasoningDone,
@@ -32,10 +34,12 @@ from antiphon.protocol.events import (
     TextRun,
     UnknownEvent,
 )
+from antiphon.protocol.items import Item, ItemParam, ReasoningParam
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import Response
+from antiphon.protocol.response import Response, Usage
 
+_I = TypeVar("_I", bound=Item | ItemParam)
 SelectableEventStyle = Literal["standard", "older"]
 EventStyle = Literal["default"] | SelectableEventStyle
 Framing = Literal["sse", "websocket"]
@@ -183,6 +187,59 @@ def response_from_hub(response: Response, request: Request) -> tuple[bytes, Loss
     """HTTP-2: encode the response."""
     del request  # part of the common signature; unused here
     return codec.encode(with_complete_usage(unseal_response(response))), Losses()
+
+
+# A client gets a server's encrypted reasoning as the server sent it, and sends it back as it is. The gateway stores it
+# in an envelope, which names the maker. Reasoning that a server of another API made stays in its envelope.
+
+
+def unseal_item(item: _I) -> _I:
+    """The item as the server sent it."""
+    if not isinstance(item, ReasoningParam) or not item.encrypted_content:
+        return item
+    envelope = unseal_reasoning(item.encrypted_content)
+    match envelope.content if envelope is not None else None:
+        case {"encrypted_content": str() as sealed}:
+            return replace(item, encrypted_content=sealed)
+        case _:
+            return item
+
+
+def unseal_response(response: Response) -> Response:
+    """The response with its items as the server sent them."""
+    if not any(isinstance(item, ReasoningParam) and item.encrypted_content for item in response.output):
+        return response
+    return replace(response, output=[unseal_item(item) for item in response.output])
+
+
+def unseal_event(event: StreamEvent) -> StreamEvent:
+    """The event with its items as the server sent them."""
+    kind = type(event)
+    if kind in RESPONSE_EVENTS:
+        assert isinstance(event, ResponseEvent)
+        response = unseal_response(event.response)
+        return event if response is event.response else replace(event, response=response)
+    if isinstance(event, ItemAdded | ItemDone) and event.item is not None:
+        item = unseal_item(event.item)
+        return event if item is event.item else replace(event, item=item)
+    return event
+
+
+def complete_usage(usage: Usage) -> Usage:
+    """The usage with `cache_write_tokens`, which the SDK requires: zero if the API of the server does not report it.
+
+    The usage of a Responses server stays as the server sent it.
+    """
+    details = usage.input_tokens_details
+    if details.cache_write_tokens is not None:
+        return usage
+    return replace(usage, input_tokens_details=replace(details, cache_write_tokens=0))
+
+
+def with_complete_usage(response: Response) -> Response:
+    """The response with its usage completed."""
+    usage = response.usage and complete_usage(response.usage)
+    return response if usage is response.usage else replace(response, usage=usage)
 
 
 def _is_response_event(event: StreamEvent) -> TypeGuard[ResponseEvent]:
