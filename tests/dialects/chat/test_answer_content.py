@@ -32,8 +32,7 @@ def pieces(**members: Any) -> list[Piece]:
         ({"reasoning": "a"}, ["reasoning a"]),
         ({"reasoning": "a", "reasoning_details": [{"text": "a"}]}, ["reasoning a"]),
         ({"reasoning_details": [{"text": "a"}, {"summary": "b"}, {"data": "c"}]}, ["reasoning a", "reasoning b"]),
-        ({"content": [{"type": "thinking", "thinking": ["a", {"text": "b"}]}]}, ["reasoning a", "reasoning b"]),
-        ({"content": ["a"]}, ["unreadable "]),
+        ({"content": [{"type": "text", "text": "a"}]}, ["unreadable "]),
     ],
 )
 def test_texts_are_listed_in_the_order_of_the_reader(message: dict[str, Any], expected: list[str]) -> None:

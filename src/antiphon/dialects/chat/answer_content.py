@@ -1,6 +1,7 @@
 """Lists the literal content of chat chunks and whole chat answers, for the relay to chat clients.
 
-Only the first choice is compared, because only it is translated. Frames of other choices pass with it.
+Only the first choice is compared, because only it is translated. Frames of other choices pass with it. Content in
+parts, which a few servers send, is translated: clients of the official SDK cannot read it.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ class AnswerContent(LiteralContent):
 
     def __init__(self, request: Request, wire: ChatWire, response: Response, model: str | None) -> None:
         self._hides_usage = wire.stream_usage and not wants_usage(request)  # the gateway always asks for usage
+        self._is_streamed = bool(request.stream)
         self._response = response
         self._model = model
         self._call_numbers: dict[int, int] = {}  # by index
@@ -51,21 +53,21 @@ class AnswerContent(LiteralContent):
 
     def complete(self, value: Any) -> bool:
         has_model = replace_model(value, "model", self._model)
-        kind = "chat.completion"
         has_changed = False
         for position, choice in enumerate(value.get("choices") or ()):
-            kind = "chat.completion" if "message" in choice else "chat.completion.chunk"
-            has_changed |= add_missing(choice, {"index": position, "finish_reason": None})
+            has_changed |= add_missing(choice, {"index": position})
         response = self._response
+        kind = "chat.completion.chunk" if self._is_streamed else "chat.completion"
         required = {"id": completion_id(response), "created": response.created_at, "model": response.model}
         return add_missing(value, {**required, "object": kind, "choices": []}) or has_changed or has_model
 
     def _choice_pieces(self, choice: dict[str, Any]) -> Iterator[Piece]:
-        is_whole = "message" in choice
+        # Some servers send both. In a stream, the message then repeats all text so far.
+        is_whole = "message" in choice and not (self._is_streamed and "delta" in choice)
         message = choice.get("message" if is_whole else "delta")
         if isinstance(message, dict):
             yield from _reasoning_pieces(message)
-            yield from _content_pieces(message.get("content"))
+            yield text_piece("text", message.get("content"))
             yield text_piece("refusal", message.get("refusal"))
             for position, call in enumerate(message.get("tool_calls") or ()):
                 yield from self._call_pieces(call, position if is_whole else call.get("index"))
@@ -109,18 +111,3 @@ def _reasoning_pieces(message: dict[str, Any]) -> Iterator[Piece]:
         return
     for detail in message.get("reasoning_details") or ():
         yield text_piece("reasoning", detail.get("text") or detail.get("summary"))
-
-
-def _content_pieces(content: Any) -> Iterator[Piece]:
-    if not isinstance(content, list):
-        yield text_piece("text", content)
-        return
-    for part in content:
-        match part:
-            case {"type": "text", "text": text}:
-                yield text_piece("text", text)
-            case {"type": "thinking", "thinking": list() as thoughts}:
-                for thought in thoughts:
-                    yield text_piece("reasoning", thought.get("text") if isinstance(thought, dict) else thought)
-            case {"type": "text" | "thinking" | "refusal"} | str():
-                yield UNREADABLE

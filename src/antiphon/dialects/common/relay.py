@@ -131,7 +131,6 @@ class Relay:
             self._has_frames = True
             if self.is_active and not self._has_last_frame:
                 self._queue_frame(frame)
-        self.is_active = self.is_active and self._queue_size <= MAX_QUEUE_BYTES
 
     def deliver(self, event: StreamEvent | TextRun, translation: bytes) -> bytes:
         """The bytes to send for a hub event: the frames whose content is now confirmed, or the translation."""
@@ -141,12 +140,16 @@ class Relay:
             self.is_active = self._has_frames and all(_confirm(piece, self._queue) for piece in self._hub_pieces(event))
         if self.is_active and type(event) in TERMINAL_EVENTS:
             self._end_answer()
-        return self.flush() if self.is_active else self._take_translation()
+        return self._take_frames() if self.is_active else self._take_translation()
 
     def flush(self) -> bytes:
+        """The frames that can be sent although no event followed them. Frames wait for events only up to a limit."""
+        ready = self._take_frames() if self.is_active else b""
+        self.is_active = self.is_active and self._queue_size <= MAX_QUEUE_BYTES
+        return ready
+
+    def _take_frames(self) -> bytes:
         """The queued frames whose content is confirmed. Frames from the finish reason on wait for the end."""
-        if not self.is_active:
-            return b""
         ready = [frame.data for frame in takewhile(self._is_confirmed, self._queue)]
         if len(ready) < len(self._queue) and self._queue[len(ready)].is_touched:
             return b""  # the translation so far covers only a part of a frame
@@ -176,7 +179,7 @@ class Relay:
             pieces = []
         self._has_last_frame = is_last
         content = _content_of(pieces)
-        if content:
+        if content and UNREADABLE not in content:
             # Some servers repeat the finish reason in every frame; only the last one ends the answer.
             self._has_finish_reason = False
             for queued in self._queue:
