@@ -179,7 +179,7 @@ class Relay:
             pieces = []
         self._has_last_frame = is_last
         content = _content_of(pieces)
-        if content and UNREADABLE not in content:
+        if self._has_finish_reason and content and UNREADABLE not in content:
             # Some servers repeat the finish reason in every frame; only the last one ends the answer.
             self._has_finish_reason = False
             for queued in self._queue:
@@ -297,6 +297,8 @@ def _confirm(piece: Piece, frames: Iterable[_QueuedFrame]) -> bool:
     """Removes a piece of the hub from the literal content of frames; False if they say something else."""
     rest = "" if piece is UNREADABLE else piece.text
     for frame in frames:
+        if not rest:
+            break
         while frame.pieces and rest:
             head = frame.pieces.popleft()
             if (head.kind, head.call_number) != (piece.kind, piece.call_number):
