@@ -35,7 +35,13 @@ class AnswerContent(LiteralContent):
     def __init__(self, request: Request, wire: ChatWire, response: Response, model: str | None) -> None:
         self._hides_usage = wire.stream_usage and not wants_usage(request)  # the gateway always asks for usage
         self._is_streamed = bool(request.stream)
-        self._response = response
+        self._required_members = {
+            "id": completion_id(response),
+            "object": "chat.completion.chunk" if self._is_streamed else "chat.completion",
+            "created": response.created_at,
+            "model": response.model,
+            "choices": [],
+        }
         self._model = model
         self._call_numbers: dict[int, int] = {}  # by index
 
@@ -56,10 +62,7 @@ class AnswerContent(LiteralContent):
         has_changed = False
         for position, choice in enumerate(value.get("choices") or ()):
             has_changed |= add_missing(choice, {"index": position})
-        response = self._response
-        kind = "chat.completion.chunk" if self._is_streamed else "chat.completion"
-        required = {"id": completion_id(response), "created": response.created_at, "model": response.model}
-        return add_missing(value, {**required, "object": kind, "choices": []}) or has_changed or has_model
+        return add_missing(value, self._required_members) or has_changed or has_model
 
     def _choice_pieces(self, choice: dict[str, Any]) -> Iterator[Piece]:
         # Some servers send both. In a stream, the message then repeats all text so far.
@@ -68,7 +71,8 @@ class AnswerContent(LiteralContent):
         if isinstance(message, dict):
             yield from _reasoning_pieces(message)
             yield text_piece("text", message.get("content"))
-            yield text_piece("refusal", message.get("refusal"))
+            if message.get("refusal"):
+                yield text_piece("refusal", message["refusal"])
             for position, call in enumerate(message.get("tool_calls") or ()):
                 yield from self._call_pieces(call, position if is_whole else call.get("index"))
             if message.get("function_call"):

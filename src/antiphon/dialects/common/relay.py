@@ -185,7 +185,9 @@ class Relay:
             for queued in self._queue:
                 queued.is_final = False
         self._has_finish_reason = self._has_finish_reason or FINISH in pieces
-        data = self._encode_frame(sse.Frame(frame.event, escape_line_ends(frame.data)))
+        if not frame.data.isascii():  # some clients treat more characters than LF as line ends
+            frame = sse.Frame(frame.event, escape_line_ends(frame.data))
+        data = self._encode_frame(frame)
         is_final = is_last or FINISH in pieces
         self._queue.append(_QueuedFrame(data, content, is_final, self._content.position()))
         self._queue_size += len(data)
@@ -236,9 +238,10 @@ def relayed_answer(content: LiteralContent, body: bytes, response: Response) -> 
 
 def add_missing(value: dict[str, Any], members: dict[str, Any]) -> bool:
     """Adds the members that an object lacks. Returns whether it lacked any."""
-    missing = {name: member for name, member in members.items() if name not in value}
-    value.update(missing)
-    return bool(missing)
+    if members.keys() <= value.keys():
+        return False
+    value.update({name: member for name, member in members.items() if name not in value})
+    return True
 
 
 def replace_model(value: dict[str, Any], name: str, model: str | None) -> bool:
