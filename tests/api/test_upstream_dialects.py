@@ -7,13 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.api.askers import ASKERS, CHAT, GEMINI, MESSAGES, Asker
 from tests.running import Running, one_upstream, running
 
 from antiphon import testing
+from antiphon.config import StoreConfig
 from antiphon.testing import ChatServer, GeminiServer, MessagesServer, turn
 from antiphon.testing.harness import FakeServer
 
@@ -154,3 +157,50 @@ def test_losses_of_the_answer_are_reported_even_in_strict_mode() -> None:
         answer = MESSAGES.ask(gateway)
     assert (answer.status_code, MESSAGES.text_in(answer.json())) == (200, "Hello.")
     assert "choices[1]" in answer.headers["antiphon-losses"]
+
+
+def _answers(count: int) -> dict[str, Any]:
+    message = {"role": "assistant", "content": "Hello.", "refusal": None, "unknown": 1}
+    choices = [{"index": index, "message": message, "finish_reason": "stop"} for index in range(count)]
+    return {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": choices, "provider": "p"}
+
+
+def test_several_answers_pass_within_a_dialect() -> None:
+    body = _answers(2)
+    with (
+        ChatServer([testing.whole(body)], strict=False) as upstream,
+        running(one_upstream(upstream.base_url)) as gateway,
+    ):
+        answer = gateway.post({**CHAT.asked, "n": 2}, CHAT.path)
+        assert upstream.received[0].json["n"] == 2
+    assert answer.json() == body | {"model": answer.json()["model"]}
+    assert "antiphon-losses" not in answer.headers
+
+
+def test_several_answers_are_refused_where_they_cannot_pass(tmp_path: Path) -> None:
+    """Across dialects, and if the answer is stored."""
+    with meeting("messages") as (gateway, upstream):
+        answer = gateway.post({**CHAT.asked, "n": 2}, CHAT.path)
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "n")
+        assert upstream.received == []
+    with (
+        ChatServer([], strict=False) as chat_server,
+        running(
+            replace(one_upstream(chat_server.base_url), store=StoreConfig(url=f"sqlite:///{tmp_path}/a.db"))
+        ) as gateway,
+    ):
+        answer = gateway.post({**CHAT.asked, "n": 2, "store": True}, CHAT.path)
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "n")
+
+
+def test_client_keeps_the_form_of_its_request_in_strict_mode() -> None:
+    """Unknown members that are sent are no losses."""
+    body = {**_answers(1), "unknown": {"a": None}}
+    message = {"role": "user", "content": [{"type": "text", "text": "Hi", "unknown": 1}], "name": None}
+    with (
+        ChatServer([testing.whole(body)], strict=False) as upstream,
+        running(one_upstream(upstream.base_url, losses="strict")) as gateway,
+    ):
+        answer = gateway.post({**CHAT.asked, "messages": [message]}, CHAT.path)
+        assert upstream.received[0].json["messages"] == [message]
+    assert answer.json()["unknown"] == {"a": None}

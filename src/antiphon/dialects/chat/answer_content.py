@@ -35,7 +35,7 @@ class AnswerContent(LiteralContent):
     def __init__(self, request: Request, wire: ChatWire, response: Response, model: str | None) -> None:
         self._hides_usage = wire.stream_usage and not wants_usage(request)  # the gateway always asks for usage
         self._is_streamed = bool(request.stream)
-        self._required_members = {
+        self._required_members: dict[str, Any] = {
             "id": completion_id(response),
             "object": "chat.completion.chunk" if self._is_streamed else "chat.completion",
             "created": response.created_at,
