@@ -107,6 +107,37 @@ def test_other_fields_are_passed_through_REQ7() -> None:
     assert not losses
 
 
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}],
+        [{"type": "text", "text": "see"}, {"type": "video_url", "video_url": {"url": "https://a.example/a"}}],
+    ],
+)
+def test_parts_of_a_chat_client_reach_chat_servers_as_they_are(parts: list[dict[str, Any]]) -> None:
+    """E-5: several texts, and media that only some servers know."""
+    body = {"messages": [{"role": "user", "content": parts}]}
+    request, losses = request_to_hub(json.dumps(body).encode())
+    assert list(losses) == []
+    sent, losses = request_from_hub(request)
+    assert (json.loads(sent)["messages"], list(losses)) == (body["messages"], [])
+
+
+def test_media_of_a_chat_client_in_a_tool_result_are_lifted() -> None:
+    """TOOL-6."""
+    video = {"type": "video_url", "video_url": {"url": "https://a.example/a"}}
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    messages = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "a", "content": [{"type": "text", "text": "see"}, video]},
+    ]
+    request, _ = request_to_hub(json.dumps({"messages": messages}).encode())
+    sent = json.loads(request_from_hub(request)[0])["messages"]
+    assert sent[2]["content"] == "see\n[file 1 of this result follows below]"
+    assert sent[3]["content"][1] == video
+
+
 @pytest.mark.parametrize(("option", "role"), [("kept", "developer"), ("system", "system")])
 def test_developer_role_of_a_chat_client_stays_unless_the_profile_changes_it(option: Any, role: str) -> None:
     body = {"messages": [{"role": "developer", "content": "rules"}, {"role": "user", "content": "hi"}]}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
-from antiphon.dialects.chat.wire import ChatWire, PartOut
+from antiphon.dialects.chat.wire import AnyPartOut, ChatWire, PartOut
 from antiphon.dialects.common.cache_marks import CACHE_MARK, breakpoint_from_mark, cache_control_from_mark, take_mark
 from antiphon.dialects.common.placeholders import replace_with_placeholder, text_or_placeholder
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
@@ -18,6 +18,7 @@ from antiphon.protocol.content import (
     InputAudio,
     InputFileParam,
     InputImageParam,
+    UnknownContent,
 )
 from antiphon.protocol.losses import Losses
 
@@ -29,7 +30,7 @@ class ContentFromHub:
         self._wire = wire
         self._losses = losses
 
-    def parts(self, content: str | Sequence[ContentParam], path: str, member: str, first: int = 0) -> list[PartOut]:
+    def parts(self, content: str | Sequence[ContentParam], path: str, member: str, first: int = 0) -> list[AnyPartOut]:
         """Translate the parts of a user message or a tool output, where all kinds of parts are allowed."""
         if isinstance(content, str):
             return [_text_part(content)]
@@ -37,7 +38,7 @@ class ContentFromHub:
 
     def text_parts(
         self, content: str | Sequence[ContentParam], path: str, member: str, first: int = 0
-    ) -> list[PartOut]:
+    ) -> list[AnyPartOut]:
         """Translate like `texts`, but into parts, which may have cache marks."""
         if isinstance(content, str):
             return [_text_part(content)]
@@ -55,7 +56,7 @@ class ContentFromHub:
             for index, part in enumerate(content, first)
         ]
 
-    def _marked_part(self, part: ContentParam, path: str, *, is_text: bool = False) -> PartOut:
+    def _marked_part(self, part: ContentParam, path: str, *, is_text: bool = False) -> AnyPartOut:
         """E-4: translate a part and its cache mark. A `cache_control` is allowed on texts only."""
         unmarked, mark = (
             take_mark(part) if self._wire.cache_marks != "none" and isinstance(part, Shape) else (part, None)
@@ -65,7 +66,7 @@ class ContentFromHub:
             if is_text
             else self._part_from_hub(unmarked, path)
         )
-        if mark is None:
+        if mark is None or isinstance(part_out, Raw):
             return part_out
         if self._wire.cache_marks == "prompt_cache_breakpoint":
             return replace(part_out, prompt_cache_breakpoint=breakpoint_from_mark(mark, path, self._losses))
@@ -74,7 +75,7 @@ class ContentFromHub:
         self._losses.add(f"{path}.{CACHE_MARK}", "a cache mark", "the server accepts it on texts only")
         return part_out
 
-    def _part_from_hub(self, part: ContentParam, path: str) -> PartOut:
+    def _part_from_hub(self, part: ContentParam, path: str) -> AnyPartOut:
         match part:
             case InputImageParam():
                 return self._image_part(part, path)
@@ -84,6 +85,8 @@ class ContentFromHub:
                 report_unknown_fields(part, path, self._losses)
                 report_unknown_fields(audio, f"{path}.input_audio", self._losses)
                 return PartOut(type="input_audio", input_audio={"data": audio.data, "format": audio.format})
+            case UnknownContent() if part.kind.endswith(MEDIA_SUFFIX):
+                return part.raw
             case _:
                 return _text_part(text_or_placeholder(part, path, NO_EQUIVALENT, self._losses))
 
@@ -128,9 +131,9 @@ class ContentFromHub:
         return PartOut(type="file", file=file)
 
 
-def text_or_parts(parts: list[PartOut]) -> str | list[PartOut]:
+def text_or_parts(parts: list[AnyPartOut]) -> str | list[AnyPartOut]:
     """Return one string if all parts are text, else the parts."""
-    texts = [part.text for part in parts if part.text is not UNSET]
+    texts = [part.text for part in parts if isinstance(part, PartOut) and part.text is not UNSET]
     return "\n".join(texts) if len(texts) == len(parts) else parts
 
 
@@ -138,4 +141,6 @@ def _text_part(text: str) -> PartOut:
     return PartOut(type="text", text=text)
 
 
+#: The types of media that only some chat servers know end so: `video_url`, `audio_url`, `document_url`.
+MEDIA_SUFFIX: Final = "_url"
 NO_EQUIVALENT: Final = "the API has no equivalent"

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from antiphon.dialects.chat.reasoning import reasoning_to_hub
 from antiphon.dialects.chat.wire import (
     DEVELOPER_FIELD,
+    PARTS_FIELD,
     FilePartIn,
     FunctionCallIn,
     ImagePartIn,
@@ -72,8 +73,12 @@ def history_to_hub(messages: list[MessageIn], losses: Losses) -> InstructionsAnd
 
 
 def _message(role: MessageRole, parts: list[ContentParam]) -> MessageParam:
-    extra = {DEVELOPER_FIELD: Raw(b"true")} if role == "developer" else UNSET
-    return MessageParam(role=role, content=parts, extra=extra)
+    mark = None
+    if role == "developer":
+        mark = DEVELOPER_FIELD
+    elif role == "user" and len(parts) > 1 and all(isinstance(part, InputText) for part in parts):
+        mark = PARTS_FIELD
+    return MessageParam(role=role, content=parts, extra={mark: Raw(b"true")} if mark else UNSET)
 
 
 def _system_texts(message: MessageIn) -> list[TextIn] | None:

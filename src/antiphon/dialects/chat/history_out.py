@@ -15,6 +15,8 @@ from antiphon.dialects.chat.content_out import ContentFromHub, text_or_parts
 from antiphon.dialects.chat.reasoning import client_details, own_envelope
 from antiphon.dialects.chat.wire import (
     DEVELOPER_FIELD,
+    PARTS_FIELD,
+    AnyPartOut,
     ChatWire,
     CustomOut,
     FunctionOut,
@@ -191,13 +193,13 @@ class _MessageWriter:
         if turn.calls:
             self._add_results(turn.calls)
 
-    def _user_content(self, turn: PlacedItem[MessageParam]) -> str | list[PartOut]:
+    def _user_content(self, turn: PlacedItem[MessageParam]) -> str | list[AnyPartOut]:
         uses_parts = self._uses_parts or self._wire.text_content == "parts"
         text = None if uses_parts else plain_text(turn.item.content)
         if text is not None:
             return text
         parts = self._content.parts(turn.item.content or "", turn.path, "content", turn.first_part)
-        return parts if uses_parts else text_or_parts(parts)
+        return parts if uses_parts or PARTS_FIELD in (turn.item.extra or {}) else text_or_parts(parts)
 
     def _text_and_refusal(self, messages: list[PlacedItem[MessageParam]]) -> tuple[str, str | UnsetType]:
         """The text and the refusal of an assistant turn."""
@@ -263,7 +265,7 @@ class _MessageWriter:
         )
 
     def _add_results(self, calls: list[AnsweredCall]) -> None:
-        lifted_parts: list[PartOut] = []
+        lifted_parts: list[AnyPartOut] = []
         for answered in calls:
             call_id = answered.call.item.call_id
             report_unknown_fields(answered.call.item, answered.call.path, self._losses)
@@ -273,8 +275,8 @@ class _MessageWriter:
             self._messages.append(MessageOut(role="user", content=lifted_parts))
 
     def _result_content(
-        self, output: PlacedItem[ToolOutputParam], call_id: str, lifted_parts: list[PartOut]
-    ) -> str | list[PartOut]:
+        self, output: PlacedItem[ToolOutputParam], call_id: str, lifted_parts: list[AnyPartOut]
+    ) -> str | list[AnyPartOut]:
         item = mark_failure_in_text(output.item)
         if self._uses_parts:
             item = output_as_parts(item)
@@ -287,16 +289,17 @@ class _MessageWriter:
         return parts if self._uses_parts else text_or_parts(parts)
 
 
-def _lift_media(parts: list[PartOut], call_id: str, lifted_parts: list[PartOut]) -> list[PartOut]:
+def _lift_media(parts: list[AnyPartOut], call_id: str, lifted_parts: list[AnyPartOut]) -> list[AnyPartOut]:
     """TOOL-6: move media out of a tool message into `lifted_parts`, labelled with the call. A note replaces each."""
-    remaining_parts: list[PartOut] = []
+    remaining_parts: list[AnyPartOut] = []
     count = 0
     for part in parts:
-        if part.type == "text":
+        type_of_part = part.type if isinstance(part, PartOut) else "file"
+        if type_of_part == "text":
             remaining_parts.append(part)
             continue
         count += 1
-        kind = "image" if part.type == "image_url" else "file"
+        kind = "image" if type_of_part == "image_url" else "file"
         remaining_parts.append(PartOut(type="text", text=f"[{kind} {count} of this result follows below]"))
         lifted_parts += [
             PartOut(type="text", text=f"{kind.capitalize()} {count} of the result of call {call_id}:"),

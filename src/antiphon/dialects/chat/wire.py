@@ -52,6 +52,8 @@ PREFIX: Final = "chat:"
 STREAM_OPTIONS: Final = "chat:stream_options"
 #: In the `extra` of a message: true if a Chat client sent it with the role `developer`.
 DEVELOPER_FIELD: Final = "chat:developer"
+#: In the `extra` of a user message: true if a Chat client sent several texts, which must not become one.
+PARTS_FIELD: Final = "chat:parts"
 #: In the `extra` of a reasoning item: the reasoning details that a Chat client sent, if they contain only text.
 REASONING_DETAILS: Final = "chat:reasoning_details"
 
@@ -189,9 +191,12 @@ class PartOut(Struct, frozen=True, kw_only=True, gc=False):
     prompt_cache_breakpoint: Raw | UnsetType = UNSET
 
 
+AnyPartOut = PartOut | Raw  # `Raw`: a part of a Chat client, as it was sent
+
+
 class MessageOut(Struct, frozen=True, kw_only=True, gc=False):
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | list[PartOut] | None | UnsetType = UNSET
+    content: str | list[AnyPartOut] | None | UnsetType = UNSET
     tool_calls: list[ToolCallOut] | UnsetType = UNSET
     tool_call_id: str | UnsetType = UNSET
     reasoning_content: str | UnsetType = UNSET

@@ -43,6 +43,7 @@ EMPTY_VALUES: Final = (b"null", b"[]", b"{}", b'""')
 REDUNDANT_FIELDS: Final = frozenset(
     {
         "chat:developer",
+        "chat:parts",
         "messages:system",
         "gemini:response",
         "gemini:resultParts",
