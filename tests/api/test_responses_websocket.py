@@ -26,7 +26,7 @@ from tests.api.stateful import (
     output,
     text_of,
 )
-from tests.api.test_responses_http import CHANGED_PART, event_stream
+from tests.api.test_responses_http import UNKNOWN_ITEM, event_stream
 from tests.api.test_state import storage_snapshot
 from tests.collecting import nothing_to_collect
 from tests.faults.invariants import CHUNKED_HEAD
@@ -36,8 +36,9 @@ from tests.websocket_client import Closed, frame
 from antiphon import testing
 from antiphon.api.responses_websocket import MAX_QUEUED_BYTES, MAX_QUEUED_MESSAGES, ResponsesConnection
 from antiphon.config import Config, TraceConfig
-from antiphon.gateway import run_turn
+from antiphon.gateway import pipe, run_turn
 from antiphon.http.websocket import WebSocket
+from antiphon.protocol.grammar import Grammar
 from antiphon.testing import Gate, turn
 from antiphon.upstream.http import HttpTransport
 
@@ -861,15 +862,16 @@ def test_every_turn_is_logged(here: Lab) -> None:
     assert first["request_id"] != second["request_id"]
 
 
-def test_debug_mode_checks_our_output_against_the_grammar() -> None:
+def test_debug_mode_checks_our_output_against_the_grammar(monkeypatch: pytest.MonkeyPatch) -> None:
     """`serve --debug`: as on HTTP, a violation of the grammar is logged."""
-    with lab(condoned={"STR-6"}) as here, here.socket() as talk:
-        here.says.append(testing.exactly(testing.SSE_HEAD, event_stream(CHANGED_PART), testing.end("fin")))
+    monkeypatch.setattr(pipe, "Grammar", lambda **_: Grammar())
+    with lab(condoned={"ITEM-5", "STR-2"}) as here, here.socket() as talk:
+        here.says.append(testing.exactly(testing.SSE_HEAD, event_stream(UNKNOWN_ITEM), testing.end("fin")))
         talk.send("Go.", model="other-1")
-        assert [item["type"] for item in talk.events_to_end()[-1]["response"]["output"]] == ["thing", "message"]
+        assert talk.events_to_end()[-1]["response"]["output"][0]["type"] == "thing"
         [line] = here.gateway.requests(1)
         violations = [line for line in here.gateway.log if line["event"] == "grammar_violation"]
-    assert {violation["row"] for violation in violations} == {"STR-6"}
+    assert {violation["row"] for violation in violations} == {"ITEM-5", "STR-2"}
     assert {violation["request_id"] for violation in violations} == {line["request_id"]}
 
 

@@ -21,6 +21,7 @@ from antiphon.protocol.events import (
     ArgumentsDone,
     ContentPartAdded,
     CustomInputDelta,
+    DeltaEvent,
     ErrorEvent,
     ItemAdded,
     ItemDone,
@@ -45,7 +46,7 @@ from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, McpListT
 from antiphon.protocol.open_items import id_of
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response, make_initial_response
-from antiphon.protocol.status import ItemStatus
+from antiphon.protocol.status import ItemStatus, ResponseStatus
 from antiphon.protocol.writer import ResponseWriter
 
 # Laws
@@ -286,16 +287,12 @@ def test_response_without_a_terminal_status_is_replayed_without_terminal_event(s
     [
         item(Message, role="user"),
         item(Message, content=[InputText(text="a")]),
-        item(Message, content=[OutputText(text="no logprobs", annotations=[])]),
-        item(Message, content=[Refusal(refusal="no", extra={"acme": Raw(b"1")})]),
         item(Reasoning, status=UNSET),
         item(Reasoning, content=[]),
         item(Reasoning, content=None),
         item(Reasoning, content=[OutputText(text="t", annotations=[], logprobs=[])]),
         item(Reasoning, summary=[ReasoningText(text="t")]),
         item(Reasoning, encrypted_content=None),
-        item(FunctionCall, namespace=""),
-        item(CustomToolCall, namespace=None),
     ],
 )
 def test_item_that_cannot_be_streamed_is_replayed_whole(odd: Any) -> None:
@@ -370,3 +367,35 @@ def test_invalid_response_cannot_be_replayed_ITEM_3() -> None:
 def test_fold_ignores_extension_events() -> None:
     unknown = UnknownEvent(kind="acme:progress", sequence_number=1, raw=Raw(b'{"type":"acme:progress"}'))
     assert fold_events([created(), unknown]) == created().response
+
+
+def test_items_with_unstreamed_members_are_replayed_in_parts() -> None:
+    """Servers leave out the status of reasoning, send null, or have members of their own."""
+    own = {"rank": Raw(b"1")}
+    thought = Reasoning(
+        id="rs_1", summary=[SummaryText(text="s", extra=own)], content=None, encrypted_content=None, extra=own
+    )
+    text = OutputText(text="Hi", annotations=[], extra=own)
+    message = Message(id="m_1", status=ItemStatus.COMPLETED, role="assistant", content=[text], phase=None)
+    call = FunctionCall(
+        id="fc_1", call_id="c_1", name="f", arguments="{}", status=ItemStatus.COMPLETED, namespace=None, extra=own
+    )
+    initial = make_initial_response(Request(), id="resp_1", created_at=1)
+    response = replace(initial, status=ResponseStatus.COMPLETED, completed_at=2, output=[thought, message, call])
+    events = replay_response(response)
+    assert find_violations(events) == []
+    deltas = [event.delta for event in events if isinstance(event, DeltaEvent)]
+    assert deltas == ["s", "Hi", "{}"]
+    assert fold_events(events) == response
+    # The end of an open item is not known yet, so its members cannot come later.
+    open_response = replace(
+        initial,
+        output=[
+            replace(thought, status=ItemStatus.IN_PROGRESS, encrypted_content="x"),
+            replace(message, status=ItemStatus.IN_PROGRESS),
+            replace(call, status=ItemStatus.IN_PROGRESS),
+        ],
+    )
+    open_events = replay_response(open_response)
+    assert not any(isinstance(event, DeltaEvent) for event in open_events)
+    assert fold_events(open_events) == open_response

@@ -44,7 +44,7 @@ from antiphon.protocol.events import (
     UnknownEvent,
 )
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, Message, Reasoning
-from antiphon.protocol.open_items import StreamedPart, status_of
+from antiphon.protocol.open_items import StreamedPart, id_of, status_of, type_of
 from antiphon.protocol.response import Response
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.status import ItemStatus, ResponseStatus
@@ -64,7 +64,7 @@ def replay_response(response: Response, *, was_queued: bool = False) -> list[Str
 
     A response that has not ended gets no terminal event, and its items in progress stay open. The same holds for a
     cancelled response, because no terminal event exists for it. An item that the writer cannot stream in parts (other
-    kinds of parts, explicit nulls) is sent as a whole. `was_queued`: the response was queued before it was in progress,
+    kinds of parts) is sent as a whole. `was_queued`: the response was queued before it was in progress,
     which the response itself does not record.
     """
     events: list[StreamEvent] = []
@@ -120,8 +120,13 @@ class ResponseFold:
                 output[index] = item
         for index, item in enumerate(self._latest_response.output):
             streamed_item = self._items.get(index)
-            # Some servers send an item only in the terminal event, or never send its done event.
-            if index not in output or (self._has_ended and streamed_item is not None and not streamed_item.is_done):
+            # Some servers send an item only in the terminal event, or never send its done event. The terminal event may
+            # have another form of the same item, such as reasoning that is sealed anew.
+            if index not in output or (
+                self._has_ended
+                and streamed_item is not None
+                and (not streamed_item.is_done or _is_same_item(output[index], item))
+            ):
                 output[index] = item
         return replace(self._latest_response, output=[output[index] for index in sorted(output)])
 
@@ -237,6 +242,10 @@ class _FoldedPart:
                 return part
 
 
+def _is_same_item(streamed_item: Item, item: Item) -> bool:
+    return id_of(streamed_item) == id_of(item) and type_of(streamed_item) == type_of(item)
+
+
 def _merge_parts(parts: dict[int, _FoldedPart], announced_parts: list[Content]) -> list[Content]:
     """Merges streamed parts into the parts that were announced with the item, by index."""
     contents = {**dict(enumerate(announced_parts)), **{index: part.build() for index, part in parts.items()}}
@@ -268,39 +277,36 @@ def _replay_item(writer: ResponseWriter, key: int, item: Item, is_open: bool) ->
             if not is_open:
                 writer.finish_item(key, item)
             return
-    if item.extra:
-        writer.set_extra_fields(key, item.extra)
     if not is_open:
-        writer.close_item(key, ItemStatus(status_of(item) or ItemStatus.COMPLETED))
+        writer.close_item(key, ItemStatus(status_of(item) or ItemStatus.COMPLETED), final_item=item)
 
 
 def _can_be_sent_in_parts(item: Item, is_open: bool) -> bool:
-    """Whether the writer can stream this item in parts without changing it."""
+    """Whether the writer can stream this item in parts. An open item must not have members that only its end has."""
     match item:
         case Message(role="assistant"):
-            is_lossless = item.phase is not None and all(
-                isinstance(part, OutputText | Refusal) and _has_only_streamable_fields(part) for part in item.content
+            is_streamable = all(isinstance(part, OutputText | Refusal) for part in item.content)
+            is_plain = item.phase is not None and all(map(_has_only_streamed_fields, item.content))
+        case Reasoning():
+            parts = [*item.summary, *(item.content or ())]
+            is_streamable = all(isinstance(part, SummaryText) for part in item.summary) and all(
+                isinstance(part, ReasoningText) for part in item.content or ()
             )
-        case Reasoning(status=ItemStatus()):
-            has_plain_content = all(
-                isinstance(part, ReasoningText) and _has_only_streamable_fields(part) for part in item.content or ()
+            is_plain = (
+                isinstance(item.status, ItemStatus)
+                and item.encrypted_content is UNSET
+                and (item.content is UNSET or bool(item.content))
+                and all(map(_has_only_streamed_fields, parts))
             )
-            has_plain_summary = all(
-                isinstance(part, SummaryText) and _has_only_streamable_fields(part) for part in item.summary
-            )
-            has_early_encrypted_content = is_open and item.encrypted_content is not UNSET
-            has_null = item.encrypted_content is None or item.content is None or item.content == []
-            is_lossless = has_plain_content and has_plain_summary and not has_early_encrypted_content and not has_null
         case FunctionCall() | CustomToolCall():
-            is_lossless = bool(item.namespace) or item.namespace is UNSET
+            is_streamable, is_plain = True, bool(item.namespace) or item.namespace is UNSET
         case _:
             return False
-    # Unknown fields, like encrypted reasoning, are sent only when an item is done.
-    return is_lossless and not (is_open and item.extra)
+    return is_streamable and (not is_open or (is_plain and not item.extra))
 
 
-def _has_only_streamable_fields(part: StreamedPart) -> bool:
-    return part.extra is UNSET and not (isinstance(part, OutputText) and part.logprobs is UNSET)
+def _has_only_streamed_fields(part: Content) -> bool:
+    return not getattr(part, "extra", UNSET) and not (isinstance(part, OutputText) and part.logprobs is UNSET)
 
 
 def _replay_parts(writer: ResponseWriter, key: int, parts: list[Content], is_open: bool) -> None:
@@ -319,7 +325,7 @@ def _replay_parts(writer: ResponseWriter, key: int, parts: list[Content], is_ope
             case _ as never:
                 assert_never(never)
         if not is_open:
-            writer.end_part(key, type(part), part_index)
+            writer.end_part(key, type(part), part_index, final_part=part)
 
 
 EMPTY_PART: Final[dict[type, Content]] = {

@@ -22,7 +22,13 @@ from antiphon.protocol.events import (
     TerminalEvent,
     UnknownEvent,
 )
-from antiphon.protocol.grammar_items import ItemState, Violation, ViolationReport, event_type, first_difference
+from antiphon.protocol.grammar_items import (
+    ItemState,
+    Violation,
+    ViolationReport,
+    event_type,
+    first_difference,
+)
 from antiphon.protocol.grammar_tables import (
     EXPECTED_IN_RESPONSE_STAGE,
     HOSTED_EVENT_PREFIXES,

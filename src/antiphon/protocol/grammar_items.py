@@ -11,8 +11,7 @@ from typing import Any, assert_never, cast
 import msgspec
 from msgspec import Struct, UnsetType
 
-from antiphon.protocol.base import is_extension_type
-from antiphon.protocol.codec import encode
+from antiphon.protocol.base import EXTRA_NAME, is_extension_type
 from antiphon.protocol.content import Content, LogProb, OutputText, ReasoningText, Refusal, SummaryText
 from antiphon.protocol.events import (
     TYPE_OF_EVENT,
@@ -499,7 +498,7 @@ def _describe_difference(left: str, right: str) -> str:
 def first_difference(left: Any, right: Any) -> str:
     """Describes the first difference of two values on the wire; empty if they are equal.
 
-    Absent, null and empty values are equal.
+    Absent, null and empty values are equal. Unknown members are not compared (ITEM-5).
     """
     pending = [("", _json_value(left), _json_value(right))]
     while pending:
@@ -518,7 +517,17 @@ def first_difference(left: Any, right: Any) -> str:
 
 
 def _json_value(value: Any) -> Any:
-    return msgspec.json.decode(encode(value))
+    return _without_unknown_members(msgspec.json.decode(msgspec.json.encode(value)))
+
+
+def _without_unknown_members(value: Any) -> Any:
+    match value:
+        case dict():
+            return {name: _without_unknown_members(member) for name, member in value.items() if name != EXTRA_NAME}
+        case list():
+            return [_without_unknown_members(member) for member in value]
+        case _:
+            return value
 
 
 def _excerpt(value: Any, limit: int = 40) -> str:

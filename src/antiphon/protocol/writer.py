@@ -60,8 +60,10 @@ from antiphon.protocol.open_items import (
     OpenReasoning,
     OpenWholeItem,
     PartKind,
+    StreamedPart,
     id_of,
     status_of,
+    with_id_and_status,
 )
 from antiphon.protocol.output_limits import (
     BYTES_REASON,
@@ -388,15 +390,26 @@ class ResponseWriter:
 
     # Ending
 
-    def end_part(self, key: Hashable, kind: PartKind | None = None, part_key: Hashable = None) -> None:
-        """Closes the current part of an open item, or the part with this kind and key, if there is one (STR-3)."""
+    def end_part(
+        self,
+        key: Hashable,
+        kind: PartKind | None = None,
+        part_key: Hashable = None,
+        *,
+        final_part: StreamedPart | None = None,
+    ) -> None:
+        """Closes the current part of an open item, or the part with this kind and key, if there is one (STR-3).
+        `final_part` is the part with members that were not streamed."""
         item = self._get_open_item(key, OpenItem)
         open_part = item.current_part if kind is None else item.parts.get((kind, part_key))
         if open_part is not None:
-            self._close_part(item, open_part)
+            self._close_part(item, open_part, final_part)
 
-    def close_item(self, key: Hashable, status: ItemStatus = ItemStatus.COMPLETED) -> None:
-        """STR-4: closes an item and emits its final content."""
+    def close_item(
+        self, key: Hashable, status: ItemStatus = ItemStatus.COMPLETED, *, final_item: Item | None = None
+    ) -> None:
+        """STR-4: closes an item and emits its final content. `final_item` is the item with members that were not
+        streamed."""
         item = self._get_open_item(key, OpenItem)
         ItemStatus.IN_PROGRESS.transition_to(status)
         if status is ItemStatus.FAILED and not item.may_fail:
@@ -408,7 +421,10 @@ class ResponseWriter:
         self._emit_call_done(item)
         del self._open_items[key]
         self._closed_keys.add(key)
-        final_item = item.build(status)
+        if final_item is None:
+            final_item = item.build(status)
+        else:
+            final_item = with_id_and_status(final_item, item.id, status_of(final_item))
         self._output[item.index] = final_item
         self._emit(ItemDone(sequence_number=self._take_number(), output_index=item.index, item=final_item))
 
@@ -610,12 +626,12 @@ class ResponseWriter:
                 )
             )
 
-    def _close_part(self, item: OpenItem, open_part: OpenPart) -> None:
+    def _close_part(self, item: OpenItem, open_part: OpenPart, final_part: StreamedPart | None = None) -> None:
         """STR-3: emits the done event of the content, then that of the part."""
         del item.parts[open_part.key]
         if item.current_part is open_part:
             item.current_part = None
-        final_part = open_part.build()
+        final_part = final_part or open_part.build()
         item.parts_of_kind(open_part.kind)[open_part.index] = final_part
         position: dict[str, Any] = {"item_id": item.id, "output_index": item.index}
         match final_part:

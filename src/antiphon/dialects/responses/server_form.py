@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
-from antiphon.dialects.responses.response_wire import string_or_number, usage_to_hub
+from antiphon.dialects.responses.response_wire import DECODE_ERRORS, string_or_number, usage_to_hub
 from antiphon.dialects.responses.wire import ResponsesWire
 from antiphon.errors import ClientFault
 from antiphon.protocol import codec
@@ -56,8 +56,13 @@ class ServerForm:
 
     def response(self, ours: Response, raw: Raw) -> Response:
         """The response in the form of the server's response."""
-        members = _decode_members(raw)
+        members = decode_members(raw)
         return ours if members is None else _take_members(ours, members, self._rules_of_response(), self._settings)
+
+    def whole_response(self, ours: Response, raw: Raw) -> Response:
+        """The same for a response that was not streamed: no event has given its items their form."""
+        response, members = self.response(ours, raw), decode_members(raw) or {}
+        return replace(response, output=self._take_items(response.output, members.get("output")))
 
     def event(self, ours: _S, members: Members) -> _S:
         """The event in the form of the server's event of the same type."""
@@ -67,7 +72,7 @@ class ServerForm:
         self, ours: ContentPartDone | SummaryPartDone, item: Raw | None
     ) -> ContentPartDone | SummaryPartDone:
         """The event with its part in the form of the server's item."""
-        members = _decode_members(item) if item is not None else None
+        members = decode_members(item) if item is not None else None
         name, index = (
             ("summary", ours.summary_index) if isinstance(ours, SummaryPartDone) else ("content", ours.content_index)
         )
@@ -76,7 +81,7 @@ class ServerForm:
 
     def item(self, ours: Item, raw: Raw) -> Item:
         """The item in the form of the server's item."""
-        members = _decode_members(raw)
+        members = decode_members(raw)
         if members is None or not _has_type_of(ours, members):
             return ours
         rules = ITEM_RULES.get(type(ours))
@@ -88,7 +93,11 @@ class ServerForm:
         return cast(Item, _take_members(cast(Shape, ours), members, rules))
 
     def _take_output(self, ours: list[Item], raw: Raw | None) -> list[Item]:
-        """The items of a response. An item that the server lists in another place keeps its form."""
+        """The items of a response. Items that are not streamed in parts stay as they were when they ended."""
+        taken = self._take_items(ours, raw)
+        return [item if type(item) in ITEM_RULES else mine for mine, item in zip(ours, taken, strict=True)]
+
+    def _take_items(self, ours: list[Item], raw: Raw | None) -> list[Item]:
         listed = _decode_list(raw)
         if len(listed) != len(ours):
             return ours
@@ -193,7 +202,7 @@ def _decode_member(ours: Any, raw: Raw, field: _Field) -> Any:
     try:
         return codec.decode_stored(raw, field.hint)
     except ClientFault:
-        members = _decode_members(raw)
+        members = decode_members(raw)
         if members is None or not isinstance(ours, Shape) or not _has_type_of(ours, members):
             return ours
         return _take_members(ours, members, NO_RULES)
@@ -213,17 +222,18 @@ def _has_type_of(ours: Any, members: Members) -> bool:
     return tag is None or "type" not in members or msgspec.json.decode(members["type"]) == tag
 
 
-def _decode_members(raw: Raw) -> dict[str, Raw] | None:
+def decode_members(raw: bytes | Raw) -> dict[str, Raw] | None:
+    """The members of an object; None if it is none."""
     try:
         return _decode_object(raw)
-    except msgspec.DecodeError:
+    except DECODE_ERRORS:
         return None
 
 
 def _decode_list(raw: Raw | None) -> list[Raw]:
     try:
         return _decode_array(raw) if raw is not None else []
-    except msgspec.ValidationError:
+    except DECODE_ERRORS:
         return []
 
 
@@ -245,7 +255,7 @@ def _keep_if_present(ours: Any, raw: Raw | None) -> Any:
 
 
 def _take_incomplete_details(ours: Any, raw: Raw | None) -> Any:
-    members = _decode_members(raw) if raw is not None else None
+    members = decode_members(raw) if raw is not None else None
     return ours if ours is None or members is None else _take_members(ours, members, {"reason": _keep})
 
 
@@ -257,14 +267,14 @@ def _take_time(ours: int | None, raw: Raw | None) -> int | None:
 def _take_text(ours: TextConfig | None, raw: Raw | None) -> TextConfig | None:
     if raw is None or raw == NULL:
         return ours if raw is None else None
-    members = _decode_members(raw)
+    members = decode_members(raw)
     base = ours or TextConfig(format=TextFormat())
     return ours if members is None else _take_members(base, members, {"format": _take_format})
 
 
 def _take_format(ours: TextFormat | JsonObjectFormat | JsonSchemaFormat, raw: Raw | None) -> Any:
     """The format of the text. Members that the specification requires are filled."""
-    members = _decode_members(raw) if raw is not None else None
+    members = decode_members(raw) if raw is not None else None
     if members is None or raw is None:
         return ours
     is_schema = not isinstance(ours, JsonSchemaFormat) and _has_type_of(EMPTY_SCHEMA, members)
@@ -274,7 +284,7 @@ def _take_format(ours: TextFormat | JsonObjectFormat | JsonSchemaFormat, raw: Ra
 def _take_reasoning(ours: ReasoningConfig | None, raw: Raw | None) -> ReasoningConfig | None:
     if raw is None or raw == NULL:
         return ours if raw is None else None
-    members = _decode_members(raw)
+    members = decode_members(raw)
     return ours if members is None else _take_members(ours or EMPTY_REASONING, members, NO_RULES)
 
 
@@ -283,7 +293,7 @@ def _take_usage(ours: Any, raw: Raw | None) -> Any:
 
 
 def _take_part(ours: Content | None, raw: Raw | None) -> Content | None:
-    members = _decode_members(raw) if raw is not None else None
+    members = decode_members(raw) if raw is not None else None
     rules = PART_RULES.get(type(ours))
     if members is None or rules is None or not _has_type_of(ours, members):
         return ours
@@ -301,13 +311,6 @@ def _take_parts(ours: list[Content] | None | UnsetType, raw: Raw | None) -> Any:
 
 def _take_required_parts(ours: list[Content], raw: Raw | None) -> Any:
     return _take_parts(ours, raw) or ours
-
-
-def _take_annotations(ours: list[Any], raw: Raw | None) -> Any:
-    """The citations in the server's form, if they are as many as those that were streamed."""
-    if raw is None or len(_decode_list(raw)) != len(ours):
-        return ours
-    return _decode_member(ours, raw, _fields_of(OutputText)["annotations"])
 
 
 def _take_logprobs(ours: Any, raw: Raw | None) -> Any:
@@ -390,7 +393,7 @@ ITEM_RULES: Final[dict[type, dict[str, TakeMember]]] = {
     CustomToolCall: CALL_RULES,
 }
 PART_RULES: Final[dict[type, dict[str, TakeMember]]] = {
-    OutputText: {"text": _keep, "annotations": _take_annotations, "logprobs": _take_logprobs},
+    OutputText: {"text": _keep, "annotations": _keep, "logprobs": _take_logprobs},
     ReasoningText: {"text": _keep},
     SummaryText: {"text": _keep},
     Refusal: {"refusal": _keep},

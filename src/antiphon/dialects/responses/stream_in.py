@@ -38,6 +38,7 @@ from antiphon.dialects.responses.response_wire import (
     require_valid_json,
     text_or_json,
 )
+from antiphon.dialects.responses.server_form import decode_members
 from antiphon.dialects.responses.wire import ResponsesWire
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.codec import check_nesting, with_nesting_limit
@@ -190,8 +191,9 @@ class EventsToHub:
         if kind is not None:
             index = event.content_index if event.summary_index is None else event.summary_index
             place = kind, item.key if item is not None else None, index
-        if place is not None:
-            self._forms[place] = _decode_members(frame.data)
+        members = decode_members(frame.data) if place is not None else None
+        if place is not None and members is not None:
+            self._forms[place] = members
         events = [
             self._normalizer.in_server_form(each, self._forms, self._last_response) for each in self._take_events()
         ]
@@ -400,7 +402,7 @@ def response_to_hub(
         raise UpstreamFault("the answer of the upstream is not a response object", code="upstream_invalid_response")
     normalizer = ResponseNormalizer(request, initial_response, stamps, wire)
     normalizer.on_response_ended(server_response, server_response.status or ResponseStatus.COMPLETED)
-    return normalizer.form.response(normalizer.writer.response, Raw(body)), normalizer.losses
+    return normalizer.form.whole_response(normalizer.writer.response, Raw(body)), normalizer.losses
 
 
 def _response_in(event: ServerEvent) -> ServerResponse:
@@ -411,7 +413,6 @@ def _disconnected_error() -> UpstreamFault:
     return UpstreamFault("the upstream's stream ended without a terminal event", code="upstream_disconnected")
 
 
-_decode_members: Final = msgspec.json.Decoder(dict[str, Raw]).decode
 HUB_EVENTS: Final[dict[str, type]] = {name: kind for kind, name in TYPE_OF_EVENT.items()} | {
     name: kind
     for name, hub_name in REASONING_TEXT_EVENTS.items()
