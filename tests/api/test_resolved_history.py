@@ -4,6 +4,7 @@ stores."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ from msgspec.structs import replace
 from tests.api.stateful import Lab, error_in, lab, message, text_of
 from tests.store import postgres_server
 
+from antiphon import testing
 from antiphon.config import Config
+from antiphon.testing import turn
 
 pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 LIMIT = 1024 * 1024
@@ -102,3 +105,37 @@ def test_unstored_websocket_chain_over_the_limit_is_refused_or_truncated(here: L
                 is_too_long(talk.refused("Go on.", store=False, **previous), "previous_response_id")
                 assert talk.refused("Go on.", store=False, **previous)["code"] == "previous_response_not_found"
         talk.settle()
+
+
+def prompt_of(item: dict[str, Any]) -> dict[str, Any]:
+    """A message or an item without the bookkeeping of the Responses API, which is no part of the prompt: a stored item
+    has an id, and its type is written out."""
+    is_message = item.get("type") == "message"
+    return {name: value for name, value in item.items() if name != "id" and not (is_message and name == "type")}
+
+
+@pytest.mark.parametrize("model", ["mock-1", "other-1"])
+def test_chain_sends_the_earlier_conversation_unchanged(here: Lab, model: str) -> None:
+    """E-4, the prefix law of `dialects/test_prefix_law` for a client that sends only what is new."""
+    server, name = (here.chat, "messages") if model == "mock-1" else (here.other, "input")
+    calls = testing.interleaved(testing.tool_call("c1", "f", '{"a": 1}'), testing.tool_call("c2", "f", "{}"))
+    here.says += [
+        turn(testing.reasoning("Hm."), testing.text("Let me see."), calls),
+        turn(testing.text("Both.")),
+        turn(testing.text("Yes.")),
+    ]
+    image = {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo=", "detail": "auto"}
+    outputs = [{"type": "function_call_output", "call_id": id, "output": f"of {id}"} for id in ("c1", "c2")]
+    settings: dict[str, Any] = {"model": model, "tools": [{"type": "function", "name": "f"}], "instructions": "rules"}
+    question = [{"role": "user", "content": [{"type": "input_text", "text": "Look."}, image]}]
+    start = len(server.received)
+    previous: dict[str, Any] = {}
+    for input in (question, outputs, "And?", "Really?"):
+        previous = {"previous_response_id": here.told(input, **settings, **previous)["id"]}
+    bodies = [received.json for received in server.received[start:]]
+    assert len(bodies) == 4
+    for earlier, later in pairwise(bodies):
+        assert (earlier["tools"], earlier.get("instructions")) == (later["tools"], later.get("instructions"))
+        assert [prompt_of(item) for item in later[name][: len(earlier[name])]] == [
+            prompt_of(item) for item in earlier[name]
+        ]

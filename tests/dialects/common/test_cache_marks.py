@@ -231,3 +231,20 @@ def test_texts_beside_a_marked_result_are_parts() -> None:
         [{"type": "text", "text": "be brief"}],
     ]
     assert losses == []
+
+
+def test_outputs_beside_breakpoints_keep_their_form() -> None:
+    """A breakpoint is on a part from the start, so no output changes its form because of it."""
+    body = {
+        "model": "m",
+        "input": [
+            {
+                "role": "user",
+                "content": [{"type": "input_text", "text": "q", "prompt_cache_breakpoint": {"mode": "explicit"}}],
+            },
+            {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "a", "output": "one"},
+        ],
+    }
+    sent, losses = translated(responses, responses, body)
+    assert (sent["input"][2]["output"], losses) == ("one", [])

@@ -139,3 +139,15 @@ def test_members_that_are_sent_after_all_are_no_losses() -> None:
         Loss(path, "a member", "")
         for path in ("messages[0].name", "messages[3].unknown", "tools", "messages[0].content[0]")
     ]
+
+
+def test_message_with_a_cache_mark_keeps_its_form_without_it() -> None:
+    """E-4: in the next turn the client marks another message, and the cached prefix must still match."""
+    part = {"type": "text", "text": "Hi"}
+    mark = {"cache_control": {"type": "ephemeral"}}
+    body = {"model": "m", "messages": [{"role": "user", "content": [{**part, **mark}]}]}
+    assert sent(body)["messages"] == [{"role": "user", "content": [part]}]
+    assert sent(body, ChatWire(cache_marks="cache_control"))["messages"] == body["messages"]
+    schema = {"type": "object", "properties": {"cache_control": {"type": "string"}}}
+    tools = [{"type": "function", "function": {"name": "f", "parameters": schema, "strict": False}}]
+    assert sent({**body, "tools": tools})["tools"] == tools

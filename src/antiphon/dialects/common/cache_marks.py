@@ -7,7 +7,7 @@ then has it as a member. The writer of a request translates a mark of the other 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -82,24 +82,26 @@ def with_mark(shape: Any, mark: Raw | None) -> Any:
     return shape if mark is None else replace(shape, extra={**(shape.extra or {}), CACHE_MARK: mark})
 
 
-def has_cache_marks(items: Iterable[ItemParam]) -> bool:
-    """Whether an item or a part of it has a mark.
+def has_cache_marks(items: Iterable[ItemParam], name: str = CACHE_MARK) -> bool:
+    """Whether an item or a part of it has a mark; with `CACHE_CONTROL`, one that was a `cache_control`.
 
     A server that takes marks only on parts gets every text of such a request as a part. A message then has the same
     form in the next turn, in which the client marks another one, and the cached prefix still matches.
     """
-    for item in items:
-        if isinstance(item, Shape) and item.extra and CACHE_MARK in item.extra:
-            return True
-        if isinstance(item, MessageParam):
-            parts: Any = item.content
-        elif isinstance(item, FunctionCallOutputParam | CustomToolCallOutputParam):
-            parts = item.output
-        else:
-            continue
-        if isinstance(parts, list) and any(CACHE_MARK in (getattr(part, "extra", None) or ()) for part in parts):
-            return True
-    return False
+    return any(name.encode() in bytes(mark) or name == CACHE_MARK for item in items for mark in _marks_of(item))
+
+
+def _marks_of(item: ItemParam) -> Iterator[Raw]:
+    """The marks of an item and of its parts."""
+    content: Any = ()
+    if isinstance(item, MessageParam):
+        content = item.content
+    elif isinstance(item, FunctionCallOutputParam | CustomToolCallOutputParam):
+        content = item.output
+    for shape in (item, *(content if isinstance(content, list) else ())):
+        extra = getattr(shape, "extra", None)
+        if extra and CACHE_MARK in extra:
+            yield extra[CACHE_MARK]
 
 
 def output_as_parts(output: OutputT) -> OutputT:

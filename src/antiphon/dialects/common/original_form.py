@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from antiphon.dialects.common.cache_marks import CACHE_CONTROL, CACHE_MARK
 from antiphon.errors import ApiError
 from antiphon.protocol.codec import decode_json
 from antiphon.protocol.losses import Losses
@@ -27,6 +28,8 @@ ReadBody = Callable[[bytes], tuple[Request, Losses]]
 def keep_original_form(original: bytes, translation: bytes, read_body: ReadBody) -> bytes:
     """The translation of a request, with the client's own value wherever it reads the same."""
     client_body, server_body = decode_json(original), decode_json(translation)
+    if not any(name.encode() in translation for name in CACHE_MARKS):
+        client_body = _without_cache_marks(client_body)
     if not isinstance(client_body, dict) or client_body == server_body:
         return translation
     if any(name in server_body and name not in client_body for name in CONVERSATION_MEMBERS):
@@ -45,6 +48,19 @@ def without_restored_losses(losses: Losses, original: bytes, sent: bytes) -> Los
         if value is ABSENT or value != _value_at(loss.path, server_body):
             remaining.add(loss.path, loss.what, loss.why)
     return remaining
+
+
+def _without_cache_marks(value: Json) -> Json:
+    """The value without cache marks, which the server does not take. A message that has one then keeps its form, as it
+    does in the next turn, in which another message has the mark.
+    """
+    match value:
+        case dict():
+            return {name: _without_cache_marks(member) for name, member in value.items() if name not in CACHE_MARKS}
+        case list():
+            return [_without_cache_marks(member) for member in value]
+        case _:
+            return value
 
 
 def _value_at(path: str, value: Json) -> Json:
@@ -162,6 +178,7 @@ def _fold_name(name: str) -> str:
 
 
 ABSENT: Final = object()
+CACHE_MARKS: Final = (CACHE_CONTROL, CACHE_MARK)
 #: The member with the conversation, in every dialect.
 CONVERSATION_MEMBERS: Final = ("messages", "contents", "input")
 PATH_STEP: Final = re.compile(r"([^.\[\]]+)|\[(\d+)\]")

@@ -115,7 +115,7 @@ class _InputRewriter:
         self._outputs_as_parts = False
 
     def rewrite(self, request: Request, items: list[ItemParam]) -> Request:
-        self._outputs_as_parts = self._accepts_marks and has_cache_marks(items)
+        self._outputs_as_parts = self._accepts_marks and has_cache_marks(items, CACHE_CONTROL)
         new_items = [self._rewrite_item(item, f"input[{index}]") for index, item in enumerate(items)]
         return replace(request, input=[item for item in new_items if item is not None])
 
