@@ -57,13 +57,6 @@ ALLOWED: Final = (
     AllowedDifference(
         dialect="responses",
         directions=("request",),
-        paths=("input[].output",),
-        changes=("string → list",),
-        reason="In a request with cache marks outputs are lists of parts, which have one form with and without a mark.",
-    ),
-    AllowedDifference(
-        dialect="responses",
-        directions=("request",),
         paths=("input[].type",),
         changes=("added",),
         reason="A message without a type gets one.",
