@@ -57,13 +57,6 @@ ALLOWED: Final = (
     AllowedDifference(
         dialect="responses",
         directions=("request",),
-        paths=("input[].type",),
-        changes=("added",),
-        reason="A message without a type gets one.",
-    ),
-    AllowedDifference(
-        dialect="responses",
-        directions=("request",),
         paths=("store",),
         reason="The gateway stores responses itself, and asks no server to store them.",
     ),

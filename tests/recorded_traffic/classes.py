@@ -725,14 +725,6 @@ DEFECTS: Final = [
         changes=("added",),
     ),
     DifferenceClass(
-        name="request: type of messages",
-        reason="The type `message` is added to items.",
-        checks=("request",),
-        client="responses",
-        paths=("input[].type",),
-        changes=("added",),
-    ),
-    DifferenceClass(
         name="request: settings of the gateway",
         reason="The gateway adds settings of its own: it stores nothing here, and asks for seals and for usage.",
         checks=("request",),
