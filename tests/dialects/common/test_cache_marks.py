@@ -248,3 +248,14 @@ def test_outputs_beside_breakpoints_keep_their_form() -> None:
     }
     sent, losses = translated(responses, responses, body)
     assert (sent["input"][2]["output"], losses) == ("one", [])
+
+
+def test_system_string_beside_a_mark_becomes_a_part() -> None:
+    part = {"type": "input_text", "text": "q", "prompt_cache_breakpoint": {"mode": "explicit"}}
+    body = {"model": "m", "input": [{"role": "system", "content": "rules"}, {"role": "user", "content": [part]}]}
+    sent, losses = translated(responses, chat, body, OPENROUTER)
+    assert [message["content"] for message in sent["messages"]] == [
+        [{"type": "text", "text": "rules"}],
+        [{"type": "text", "text": "q", "cache_control": SHORT}],
+    ]
+    assert losses == []
