@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.recorded_traffic.__main__ import main
+from tests.recorded_traffic.test_run import recording
 
 pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 
@@ -24,7 +25,7 @@ def test_command_with_too_few_recordings_ends_with_one(tmp_path: Path, capsys: p
 
 
 def test_command_shows_the_differences_of_a_class(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    answer = '{"candidates": [{"content": {"parts": [{"text": "Hi"}]}, "finishReason": "STOP"}], "responseId": "1"}'
-    (tmp_path / "a.json").write_text(answer, encoding="utf-8")
-    assert main([str(tmp_path), "--show", "answer id"]) == 0
-    assert "answer gemini → gemini: responseId changed" in capsys.readouterr().out
+    answer = recording("responses").answer
+    (tmp_path / "a.json").write_bytes(answer)
+    assert main([str(tmp_path), "--show", "responses: id of the response"]) == 0
+    assert "answer responses → responses: id changed" in capsys.readouterr().out

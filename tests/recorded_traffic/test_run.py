@@ -68,7 +68,7 @@ def test_error_recording_is_played() -> None:
 
 
 def test_recording_without_a_request_is_played() -> None:
-    assert play(replace(recording("gemini"), request=None))
+    assert play(replace(recording("responses"), request=None))
 
 
 def test_refused_request_is_a_difference() -> None:
