@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -107,6 +108,14 @@ def test_native_server_tools_are_passed_through_and_others_are_losses() -> None:
         {"type": "mcp_toolset"},
     ]
     assert lost == ["tools[2]", "tools[3]"]
+
+
+@pytest.mark.parametrize("kind", ["tool_search_tool_regex", "tool_search_tool_bm25"])
+def test_tool_search_is_passed_through_without_a_version(kind: str) -> None:
+    """F-4: the API accepts the name of the newest version without its date."""
+    tool = {"type": kind, "name": kind}
+    body, lost = sent(UnknownTool(kind=kind, raw=Raw(json.dumps(tool).encode())))
+    assert (body["tools"], lost) == ([tool], [])
 
 
 def test_last_of_two_tools_of_one_name_counts() -> None:

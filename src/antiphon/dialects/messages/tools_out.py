@@ -240,5 +240,5 @@ NO_PARAMETERS: Final[dict[str, Any]] = {"type": "object", "properties": {}}
 CHOICE_KEYWORDS: Final = ("anyOf", "oneOf", "allOf")
 PROPERTY_NAME: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 #: The types of tools that a server of this dialect runs, or whose schema it knows, contain a date.
-NATIVE_TOOL: Final = re.compile(r"[a-z0-9_]+_20\d{6}|mcp_toolset")
+NATIVE_TOOL: Final = re.compile(r"[a-z0-9_]+_20\d{6}|mcp_toolset|tool_search_tool_(regex|bm25)")
 TOOL_FIELDS: Final = frozenset({"cache_control", "eager_input_streaming", "input_examples", "allowed_callers"})
