@@ -53,7 +53,172 @@ REQUIRED_MEMBERS: Final = (
     *("prompt_cache_key", "reasoning", "safety_identifier", "service_tier", "store", "temperature", "text"),
     *("top_logprobs", "top_p", "truncation", "usage"),
 )
+#: The members of a block with a file, and those of the note in its place.
+FILE_BLOCK_MEMBERS: Final = (
+    "type",
+    "text",
+    "source",
+    "title",
+    "citations",
+    "transformations",
+    "cache_control",
+    "context",
+    "unknown_member",
+)
 ALLOWED: Final = (
+    # Chat
+    AllowedDifference(
+        dialect="chat",
+        directions=("request",),
+        paths=("tools[].*", "tool_choice*", "messages[].tool_calls[].*"),
+        changes=("missing*", "added*", "changed", "object → string"),
+        reason="The profile `chat` sends custom tools as functions, and a set of allowed tools as the tools themselves.",
+    ),
+    AllowedDifference(
+        dialect="chat",
+        directions=("request",),
+        paths=("max_tokens", "max_completion_tokens"),
+        reason="The profile `chat` names the limit of tokens `max_tokens`.",
+    ),
+    AllowedDifference(
+        dialect="chat",
+        directions=("request",),
+        paths=("metadata", "service_tier", "safety_identifier", "verbosity", "prompt_cache_*"),
+        changes=("missing*",),
+        reason="The profile `chat` does not list these fields, which few servers accept.",
+    ),
+    AllowedDifference(
+        dialect="chat",
+        directions=("request",),
+        paths=("messages[].content[].prompt_cache_breakpoint",),
+        changes=("missing",),
+        reason="The profile `chat` sends no cache marks.",
+    ),
+    AllowedDifference(
+        dialect="chat",
+        directions=("request",),
+        paths=("messages[].content[].image_url.detail",),
+        changes=("changed",),
+        reason="Few servers know the detail `original`. The profile `chat` sends `high`.",
+    ),
+    AllowedDifference(
+        dialect="chat",
+        directions=("request",),
+        paths=("user",),
+        changes=("changed",),
+        reason="The profile `chat` replaces a long `user` by a short one.",
+    ),
+    AllowedDifference(
+        dialect="chat",
+        directions=("request",),
+        paths=("store",),
+        changes=("missing*",),
+        reason="The gateway stores responses itself, and asks no server to store them.",
+    ),
+    AllowedDifference(
+        dialect="chat",
+        directions=("request",),
+        paths=("stream_options", "stream_options.*"),
+        reason="The gateway asks for the usage of every stream, and pads deltas itself.",
+    ),
+    AllowedDifference(
+        dialect="chat",
+        directions=("request",),
+        paths=("messages[].content",),
+        changes=("added null",),
+        reason="The profile `chat` sends null as the content of an assistant message that only calls tools.",
+    ),
+    AllowedDifference(
+        dialect="chat",
+        directions=("request",),
+        paths=("messages[].content",),
+        changes=("list → string",),
+        reason="The profile `chat` sends no cache marks. A list of texts that loses its marks becomes one text.",
+    ),
+    AllowedDifference(
+        dialect="chat",
+        directions=("request",),
+        paths=("messages[].content", "messages[].refusal"),
+        changes=("added",),
+        reason="A refusal is sent as the member `refusal`. If there is no other content, it is sent as content too.",
+    ),
+    # Messages
+    AllowedDifference(
+        dialect="messages",
+        directions=("request",),
+        paths=("thinking.*", "output_config", "output_config.*", "system"),
+        changes=("missing*", "added*", "changed"),
+        reason="The profile `messages` sends budgets of thinking, no efforts, and formats as system text.",
+    ),
+    AllowedDifference(
+        dialect="messages",
+        directions=("request",),
+        paths=("tools[].strict", "tools[].defer_loading"),
+        changes=("missing",),
+        reason="The profile `messages` has no strict tools. Without a tool search all tools are offered at once.",
+    ),
+    AllowedDifference(
+        dialect="messages",
+        directions=("request",),
+        paths=(
+            *(f"messages[].content[].{name}" for name in FILE_BLOCK_MEMBERS),
+            *(f"messages[].content[].content[].{name}" for name in FILE_BLOCK_MEMBERS),
+        ),
+        changes=("missing*", "added", "changed"),
+        reason="A file id is valid only on the server that issued it, which the gateway does not know.",
+    ),
+    # Gemini
+    AllowedDifference(
+        dialect="gemini",
+        directions=("request",),
+        paths=("contents[].parts[].functionCall.id", "contents[].parts[].functionResponse.id"),
+        changes=("missing",),
+        reason="The profile `gemini` sends no ids of calls, which many servers refuse.",
+    ),
+    AllowedDifference(
+        dialect="gemini",
+        directions=("request",),
+        paths=("contents[].parts",),
+        changes=("length",),
+        reason="The profile `gemini` moves media of tool results behind the results.",
+    ),
+    AllowedDifference(
+        dialect="gemini",
+        directions=("request",),
+        paths=("store",),
+        changes=("missing",),
+        reason="The gateway stores responses itself, and asks no server to store them.",
+    ),
+    AllowedDifference(
+        dialect="gemini",
+        directions=("request",),
+        paths=(
+            "generationConfig.responseSchema",
+            "generationConfig.responseJsonSchema",
+            "tools",
+            "tools[].functionDeclarations",
+            "tools[].functionDeclarations[].parameters",
+            "tools[].functionDeclarations[].parametersJsonSchema",
+        ),
+        changes=("missing", "added", "length"),
+        reason="Schemas with keywords that servers refuse are sent without them, as JSON Schema and in one tool.",
+    ),
+    AllowedDifference(
+        dialect="gemini",
+        directions=("request",),
+        paths=("contents[].parts[].fileData.displayName",),
+        changes=("missing",),
+        reason="Few servers accept the name of a file.",
+    ),
+    # Ollama
+    AllowedDifference(
+        dialect="ollama",
+        directions=("request",),
+        paths=("stream",),
+        changes=("added",),
+        reason="A stream is the default. The gateway asks for it in every case.",
+    ),
+    # Responses
     AllowedDifference(
         dialect="responses",
         directions=("request",),

@@ -189,7 +189,7 @@ def _make_chunks(generator: Generator, request: dict[str, Any]) -> list[dict[str
         given = {"finish_reason": finish} if finish else {"finish_reason": generator.random.choice((None, ...))}
         choice = generator.object(ChunkChoice, delta=delta, index=index, **given)
         chunks.append(generator.object(ChatCompletionChunk, **head, choices=[choice], usage=_no_usage(generator)))
-    if (request.get("stream_options") or {}).get("include_usage") or generator.chance(0.2):
+    if (request.get("stream_options") or {}).get("include_usage"):
         usage = generator.value(CHUNK_USAGE)
         chunks.append(generator.object(ChatCompletionChunk, **head, choices=[], usage=usage))
     return chunks

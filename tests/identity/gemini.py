@@ -262,6 +262,8 @@ SOURCE: Final = Source(
     make_case=make_case,
     rules={
         "FunctionDeclaration.name": lambda generator: generator.new_name("tool"),
+        "FunctionDeclaration.parameters": lambda generator: generator.object(types.Schema, type="OBJECT"),
+        "Schema.additionalProperties": Generator.chance,
         "FunctionDeclaration.parametersJsonSchema": make_schema,
         "FunctionDeclaration.responseJsonSchema": make_schema,
         "GenerationConfig.responseJsonSchema": make_schema,

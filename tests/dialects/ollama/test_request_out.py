@@ -415,3 +415,11 @@ def test_fields_without_a_place_are_losses() -> None:
         "include[0]",
         "include[1]",
     ]
+
+
+def test_unknown_fields_stay_in_their_place() -> None:
+    """REQ-7: a field of the body stays in the body, and an option stays an option."""
+    body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "new": 1, "options": {"newer": 2}}
+    request, _ = request_to_hub(json.dumps(body).encode())
+    sent, losses = request_from_hub(request)
+    assert (json.loads(sent), list(losses)) == ({**body, "stream": True}, [])

@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from antiphon.dialects.common.cache_marks import CACHE_CONTROL, CACHE_MARK
+from antiphon.dialects.common.request_meaning import meaning_of
 from antiphon.errors import ApiError
 from antiphon.protocol.codec import decode_json
 from antiphon.protocol.losses import Losses
@@ -56,7 +57,8 @@ def _without_cache_marks(value: Json) -> Json:
     """
     match value:
         case dict():
-            return {name: _without_cache_marks(member) for name, member in value.items() if name not in CACHE_MARKS}
+            kept = {name: member for name, member in value.items() if name not in CACHE_MARKS or member is None}
+            return {name: _without_cache_marks(member) for name, member in kept.items()}
         case list():
             return [_without_cache_marks(member) for member in value]
         case _:
@@ -93,6 +95,8 @@ class _Merger:
         if self._read_same(client_value, server_value, read):
             return client_value
         if isinstance(client_value, dict) and isinstance(server_value, dict):
+            if "type" in client_value and client_value["type"] != server_value.get("type", client_value["type"]):
+                return server_value  # another object in its place, such as a note in place of an image
             return self._merge_members(client_value, server_value, server_value, read)
         if isinstance(client_value, list) and isinstance(server_value, list):
             return self._merge_elements(client_value, server_value, read)
@@ -144,31 +148,31 @@ class _Merger:
         return merged
 
     def _read_same(self, left: Json, right: Json, read: _Read) -> bool:
-        left_request = read(left)
-        return left_request is not None and left_request == read(right)
+        left_meaning = read(left)
+        return left_meaning is not None and left_meaning == read(right)
 
-    def _read(self, body: Json) -> Request | None:
-        """The hub request of a body; None if it cannot be read, or if too much was read already."""
+    def _read(self, body: Json) -> Json:
+        """What a body means; None if it cannot be read, or if too much was read already."""
         encoded_body = msgspec.json.encode(body)
         self._remaining_bytes -= len(encoded_body)
         self._remaining_readings -= 1
         if self._remaining_bytes < 0 or self._remaining_readings < 0:
             return None
         try:
-            return self._read_body(encoded_body)[0]
+            return meaning_of(self._read_body(encoded_body)[0])
         except ApiError:
             return None
 
 
 #: Reads a value in its place: as the value of one member, or as the only element of a list.
-_Read = Callable[[Json], Request | None]
+_Read = Callable[[Json], Json]
 
 
-def _read_member(read: _Read, others: dict[str, Json], name: str, value: Json) -> Request | None:
+def _read_member(read: _Read, others: dict[str, Json], name: str, value: Json) -> Json:
     return read({**others, name: value})
 
 
-def _read_element(read: _Read, value: Json) -> Request | None:
+def _read_element(read: _Read, value: Json) -> Json:
     return read([value])
 
 

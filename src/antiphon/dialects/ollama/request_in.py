@@ -13,8 +13,10 @@ from msgspec import UNSET, Raw, UnsetType
 
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.ollama.wire import (
+    BODY_PREFIX,
     GENERATE,
     PREFIX,
+    TOP_LEVEL_FIELDS,
     ChatIn,
     GenerateIn,
     MessageIn,
@@ -91,7 +93,11 @@ def _generate_to_hub(body: bytes) -> tuple[Request, Losses]:
 
 
 def _request(settings: SettingsIn, instructions: str, items: list[ItemParam], tools: list[ToolParam]) -> Request:
-    extra = {PREFIX + name: raw for name, raw in (settings.extra or {}).items() if name not in UNSUPPORTED_FIELDS}
+    extra = {
+        (PREFIX if name in TOP_LEVEL_FIELDS else BODY_PREFIX) + name: raw
+        for name, raw in (settings.extra or {}).items()
+        if name not in UNSUPPORTED_FIELDS
+    }
     options = settings.options or None
     if options is not None:
         extra |= {PREFIX + name: raw for name, raw in (options.extra or {}).items() if bytes(raw) != b"null"}

@@ -37,6 +37,7 @@ from antiphon.dialects.common.tool_errors import mark_failure_in_text
 from antiphon.dialects.common.tool_names import ToolKind, ToolNames
 from antiphon.dialects.common.unknown_fields import is_handled_by_gateway, report_unknown_fields
 from antiphon.dialects.ollama.wire import (
+    BODY_PREFIX,
     PREFIX,
     TOP_LEVEL_FIELDS,
     FunctionCallOut,
@@ -87,6 +88,11 @@ def request_from_hub(request: Request, wire: OllamaWire = OllamaWire()) -> tuple
         options=_options(request, extra, losses) or UNSET,
     )
     top_level = {name: raw for name, raw in extra.items() if name in TOP_LEVEL_FIELDS}
+    top_level |= {
+        name.removeprefix(BODY_PREFIX): raw
+        for name, raw in (request.extra or {}).items()
+        if name.startswith(BODY_PREFIX)
+    }
     return append_members(codec.encode(body), top_level), losses
 
 
@@ -147,7 +153,7 @@ def _native_fields(request: Request, losses: Losses) -> dict[str, Raw]:
     own: dict[str, Raw] = {}
     for name, raw in (request.extra or {}).items():
         sent = name.removeprefix(PREFIX) if name.startswith(PREFIX) else EQUIVALENT_FIELDS.get(name)
-        if is_handled_by_gateway(name, raw, request):
+        if is_handled_by_gateway(name, raw, request) or name.startswith(BODY_PREFIX):
             continue
         if sent is None:
             losses.add(name, f"the unknown field {name!r}", "it is unknown whether the server accepts it")

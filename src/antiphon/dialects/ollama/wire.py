@@ -19,6 +19,8 @@ from antiphon.protocol.tools import JsonSchema, ToolName
 
 #: Fields of this dialect in the hub's `extra`.
 PREFIX: Final = "ollama:"
+#: Fields beside the options that only some servers know.
+BODY_PREFIX: Final = f"{PREFIX}body."
 #: Members of the body; every other field of this dialect is a member of `options`.
 TOP_LEVEL_FIELDS: Final = frozenset({"keep_alive", "truncate", "shift", "_debug_render_only"})
 #: Marks a request of `/api/generate`, whose answer has another form.

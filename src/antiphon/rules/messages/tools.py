@@ -112,4 +112,4 @@ TOOL: Final = Members(
         "input_examples",
     ),
 )
-HOSTED: Final = re.compile(r"[a-z_]+_20\d{6}|mcp_toolset")
+HOSTED: Final = re.compile(r"[a-z_]+_20\d{6}|mcp_toolset|tool_search_tool_(regex|bm25)")
