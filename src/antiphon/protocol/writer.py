@@ -131,6 +131,12 @@ class ResponseWriter:
         """The number of announced items."""
         return len(self._output)
 
+    @property
+    def announced_items(self) -> list[Item]:
+        """The announced items in their order. An open item has the content that it has so far."""
+        open_items = {item.index: item.build(ItemStatus.IN_PROGRESS) for item in self._open_items.values()}
+        return [open_items[at] if item is None else item for at, item in enumerate(self._output)]
+
     def is_open(self, key: Hashable) -> bool:
         return key in self._open_items
 

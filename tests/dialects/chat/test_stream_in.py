@@ -701,6 +701,10 @@ def test_service_tier_is_read_from_the_server() -> None:
         ("tool_calls", "completed"),
         ("function_call", "completed"),
         ("eos", "completed"),
+        ("eos_token", "completed"),
+        ("stop_sequence", "completed"),
+        ("end_turn", "completed"),
+        ("tired", "incomplete: tired"),
         ("length", "incomplete: max_output_tokens"),
         ("model_length", "incomplete: max_output_tokens"),
         ("content_filter", "incomplete: content_filter"),
@@ -711,6 +715,50 @@ def test_service_tier_is_read_from_the_server() -> None:
 def test_finish_reason_determines_the_status(reason: str, wanted: str) -> None:
     """REQ-3."""
     assert read_frames([frame(chunk(content="a")), frame(chunk(finish=reason))]).summary[-1] == wanted
+
+
+@pytest.mark.parametrize("reason", ["", None])
+@pytest.mark.parametrize(
+    ("delta", "output"),
+    [
+        ({"content": "a"}, "OutputText: a"),
+        (calls(call(0, "c", "get_time", "{}")), "c = get_time({})"),
+    ],
+)
+def test_end_mark_without_a_finish_reason_completes_whole_content(reason: str | None, delta: Any, output: str) -> None:
+    """REQ-3: some servers send null or "" to the end."""
+    delta = delta if "choices" in delta else chunk(**delta)
+    reading = read_frames([frame(delta), frame(chunk(finish=reason)), frame(sse.DONE)])
+    assert reading.summary == [output, "completed"]
+    assert [loss.path for loss in reading.losses] == []
+
+
+@pytest.mark.parametrize(
+    ("deltas", "summary", "losses"),
+    [
+        ([calls(call(0, "c", "get_time", "{}"))], ["c = get_time({})", "completed"], ["finish_reason"]),
+        (
+            [chunk(reasoning_content="Hm."), calls(call(0, "c", "get_time", '{"a":1}'))],
+            ["ReasoningText: Hm.", 'c = get_time({"a":1})', "completed"],
+            ["finish_reason"],
+        ),
+        (
+            [calls(call(0, "c", "get_time", '{"a":'))],
+            ['c = get_time({"a":) (incomplete)', "incomplete: tired"],
+            [],
+        ),
+        (
+            [chunk(content="a"), calls(call(0, "c", "get_time", "{}"))],
+            ["OutputText: a", "c = get_time({}) (incomplete)", "incomplete: tired"],
+            [],
+        ),
+    ],
+)
+def test_unknown_finish_reason_delivers_only_whole_calls(deltas: Any, summary: list[str], losses: list[str]) -> None:
+    """REQ-3."""
+    reading = read_frames([*map(frame, deltas), frame(chunk(finish="tired")), frame(sse.DONE)])
+    assert [line.split(" sealed")[0] for line in reading.summary] == summary
+    assert [loss.path for loss in reading.losses] == losses
 
 
 def test_finish_reason_does_not_end_the_stream_before_usage() -> None:
@@ -744,7 +792,7 @@ def test_frames_after_the_end_are_ignored() -> None:
         ([], "upstream_disconnected"),
         ([chunk(content="a")], "upstream_disconnected"),
         ([sse.DONE], "upstream_invalid_response"),
-        ([chunk(content="a"), sse.DONE], "upstream_invalid_response"),
+        ([calls(call(0, "c", "get_time", '{"a":')), sse.DONE], "upstream_invalid_response"),
         ([b"<html>no</html>"], "upstream_invalid_response"),
         ([b'{"choices":'], "upstream_invalid_response"),
         ([b"[1]"], "upstream_invalid_response"),

@@ -177,7 +177,7 @@ SUMMARIES: dict[str, list[str]] = {
         "completed",
     ],
     "unexpected_tool_call": ["Now (incomplete)", "incomplete: unexpected_tool_call"],
-    "unknown_finish_reason": ["Bye", "completed"],
+    "unknown_finish_reason": ["Bye (incomplete)", "incomplete: tired"],
     "unknown_part": ["Still here.", "completed"],
     "usage_after_the_finish_reason": ["Ok", "completed"],
     "usage_in_every_chunk": ["Well then!", "completed"],
@@ -190,6 +190,5 @@ LOST: dict[str, list[str]] = {
     "recitation_stops_it": ["finishMessage"],
     "second_candidate_ignored": ["candidates[1]"],
     "two_calls_share_an_id": ["functionCall.id"],
-    "unknown_finish_reason": ["finishReason"],
     "unknown_part": ["content.parts"],
 }

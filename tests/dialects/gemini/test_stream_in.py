@@ -229,9 +229,9 @@ def test_log_probabilities_without_text_are_a_loss() -> None:
 
 FINISH_REASONS = {
     "STOP": "completed",
-    "FINISH_REASON_UNSPECIFIED": "completed",
-    "OTHER": "completed",
-    "NO_IMAGE": "completed",
+    "FINISH_REASON_UNSPECIFIED": "incomplete: finish_reason_unspecified",
+    "OTHER": "incomplete: other",
+    "NO_IMAGE": "incomplete: no_image",
     "MAX_TOKENS": "incomplete: max_output_tokens",
     "CONTINUATION": "incomplete: max_output_tokens",
     "SAFETY": "incomplete: content_filter",
@@ -251,12 +251,22 @@ FINISH_REASONS = {
 }
 
 
-@pytest.mark.parametrize(("reason", "end"), FINISH_REASONS.items())
+@pytest.mark.parametrize(
+    ("reason", "end"),
+    [*FINISH_REASONS.items(), ("MODEL_ARMOR", "incomplete: content_filter"), ("TIRED", "incomplete: tired")],
+)
 def test_finish_reason_determines_the_status(reason: str, end: str) -> None:
-    """REQ-3: a reason without an equivalent is a loss."""
+    """REQ-3: an unknown reason is never a complete answer."""
     reading = read_frames([frame(parts({"text": "x"}, finishReason=reason))])
     assert reading.summary[-1] == end
-    assert paths(reading.losses) == (["finishReason"] if end == "completed" and reason != "STOP" else [])
+    assert paths(reading.losses) == []
+
+
+def test_whole_calls_are_delivered_despite_an_unknown_finish_reason() -> None:
+    """REQ-3: the reason is a loss."""
+    reading = read_frames([frame(parts(call("get_time", {}, id="c"), finishReason="OTHER"))])
+    assert reading.summary == ["c = get_time({})", "completed"]
+    assert paths(reading.losses) == ["finishReason"]
 
 
 def test_every_finish_reason_of_the_sdk_has_a_status() -> None:
@@ -268,13 +278,18 @@ def test_every_finish_reason_of_the_sdk_has_a_status() -> None:
 
 @pytest.mark.parametrize(
     ("number", "end"),
-    [(1, "completed"), (2, "incomplete: max_output_tokens"), (3, "incomplete: content_filter"), (9, "completed")],
+    [
+        (1, "completed"),
+        (2, "incomplete: max_output_tokens"),
+        (3, "incomplete: content_filter"),
+        (9, "incomplete: other"),
+    ],
 )
 def test_finish_reason_may_be_the_number_of_the_enum(number: int, end: str) -> None:
     """REQ-3: as servers with a protobuf library send it."""
     reading = read_frames([frame(parts({"text": "x"}, finishReason=number))])
     assert reading.summary[-1] == end
-    assert paths(reading.losses) == (["finishReason"] if number == 9 else [])
+    assert paths(reading.losses) == []
 
 
 def test_malformed_call_is_a_loss() -> None:

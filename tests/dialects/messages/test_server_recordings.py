@@ -274,7 +274,7 @@ SUMMARIES: dict[str, list[str]] = {
         "OutputText: So.",
         "completed",
     ],
-    "stop_reason_nobody_knows": ["OutputText: Bye", "completed"],
+    "stop_reason_nobody_knows": ["OutputText: Bye (incomplete)", "incomplete: tired"],
     "stop_sequence": ["OutputText: one two", "completed"],
     "text": ["OutputText: Grüße aus Köln 🌧️", "completed"],
     "text_and_a_call": ["OutputText: I'll look it up.", 'toolu_01D = get_weather({"city":"Bern"})', "completed"],

@@ -61,7 +61,7 @@ SUMMARIES = {
     "custom_tool_with_more_arguments": ["custom apply_patch +", *ENDED],
     "tool_that_was_not_offered": ["call look_up_ {}", *ENDED],
     "length_cuts_the_text": ["text One, two,", "incomplete", "max_output_tokens", "26+9"],
-    "unknown_reason": ["text Hm.", *ENDED],
+    "unknown_reason": ["text Hm.", "incomplete", "context_shift", "26+9"],
     "no_reason": ["text Hi.", "completed"],
     "load": ["completed"],
     "no_counts": ["text Hi.", "completed"],
@@ -86,7 +86,6 @@ LOST = {
     "call_without_a_name": ["message.tool_calls"],
     "custom_tool_with_more_arguments": ["message.tool_calls.function.arguments"],
     "tool_that_was_not_offered": ["message.tool_calls.name"],
-    "unknown_reason": ["done_reason"],
     "logprobs_of_a_call": ["logprobs"],
     "images_in_the_answer": ["message.images"],
 }

@@ -138,6 +138,8 @@ class EventsToHub(StreamToHub):
         self._read_chunk(chunk, frame)
 
     def _read_done_marker(self) -> None:
+        if not self._stop_reason and self._has_whole_content():
+            self._stop_reason = "stop"  # some servers send null or "" to the end
         if self._stop_reason:
             self._end_response()
         else:
@@ -180,8 +182,10 @@ class EventsToHub(StreamToHub):
                     f"the upstream ended the response with the finish reason {reason!r}", code=FAILURE_CODES[reason]
                 )
             )
-        else:
+        elif reason in COMPLETE_REASONS or reason in INCOMPLETE_REASONS:
             self._end_as(INCOMPLETE_REASONS.get(reason))
+        else:
+            self._end_for_unknown_reason("finish_reason", reason)
 
     def _final_usage(self) -> Usage | None:
         return usage_to_hub(self._usage)
@@ -321,6 +325,15 @@ def _only_text(message: Delta | None, wire: ChatWire) -> str | None:
 
 
 MAX_MISSES: Final = 8
+#: The finish reasons of complete answers, by their sources.
+COMPLETE_REASONS: Final = frozenset(
+    {
+        *("stop", "tool_calls", "function_call"),  # the API of OpenAI
+        "eos",  # the API reference of Together AI
+        *("eos_token", "stop_sequence"),  # Text Generation Inference of Hugging Face
+        *("end_turn", "tool_use"),  # words of Messages; gateways to Claude pass them on (bedrock-access-gateway, #11)
+    }
+)
 INCOMPLETE_REASONS: Final[dict[str, str]] = {
     "length": "max_output_tokens",
     "max_tokens": "max_output_tokens",

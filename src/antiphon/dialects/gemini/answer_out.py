@@ -331,4 +331,5 @@ FINISH_REASONS: Final[dict[str, str]] = {
     "unexpected_tool_call": "UNEXPECTED_TOOL_CALL",
     "too_many_tool_calls": "TOO_MANY_TOOL_CALLS",
     "malformed_response": "MALFORMED_RESPONSE",
+    "other": "OTHER",
 }

@@ -161,14 +161,10 @@ class EventsToHub(StreamToHub):
         reason, finish_message = self._stop_reason, sanitize_text(self._finish_message)
         if finish_message:
             self.losses.add("finishMessage", finish_message, "Open Responses has no equivalent")
-        incomplete = INCOMPLETE_REASONS.get(reason)
-        if incomplete is None and reason != "STOP":
-            self.losses.add(
-                "finishReason",
-                f"the reason {sanitize_text(reason)[:50]!r}",
-                "Open Responses has no equivalent; 'completed' is sent",
-            )
-        self._end_as(incomplete)
+        if reason == "STOP" or reason in INCOMPLETE_REASONS:
+            self._end_as(INCOMPLETE_REASONS.get(reason))
+        else:
+            self._end_for_unknown_reason("finishReason", reason.lower())
 
     def _final_usage(self) -> Usage | None:
         return usage_to_hub(self._usage)
@@ -221,8 +217,8 @@ def _reason_word(reason: str | int | None) -> str:
 MAX_MISSES: Final = 8
 #: The words by their number. The enums of Google's two APIs differ in the higher numbers, which become `OTHER`.
 FINISH_REASON_NUMBERS: Final = ("", "STOP", "MAX_TOKENS", "SAFETY", "RECITATION", "OTHER")
-#: REQ-3: the hub's reason of an incomplete response. `STOP` is a complete one. So are reasons without an entry
-#: (`OTHER`, `NO_IMAGE`, `FINISH_REASON_UNSPECIFIED`), which are reported as losses.
+#: REQ-3: the hub's reason of an incomplete response. `STOP` is a complete one. Reasons without an entry (`OTHER`,
+#: `NO_IMAGE`, `FINISH_REASON_UNSPECIFIED`) are treated as unknown ones.
 INCOMPLETE_REASONS: Final[dict[str, str]] = {
     "MAX_TOKENS": "max_output_tokens",
     "CONTINUATION": "max_output_tokens",  # of one request; another request may continue the answer

@@ -238,7 +238,10 @@ class EventsToHub(StreamToHub):
             self._set_extra_field(STOP_REASON_FIELD, reason)
         if reason == "refusal" and self._stop_details is not None and self._stop_details.explanation:
             self._answer.add_refusal(self._stop_details.explanation)
-        self._end_as(INCOMPLETE_REASONS.get(reason))
+        if reason in STATUS_STOP_REASONS or reason in INCOMPLETE_REASONS:
+            self._end_as(INCOMPLETE_REASONS.get(reason))
+        else:
+            self._end_for_unknown_reason("stop_reason", reason)
 
     def _fail(self, error: ApiError) -> None:
         self._flush_all()

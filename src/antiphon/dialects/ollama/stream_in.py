@@ -27,7 +27,6 @@ from antiphon.protocol.request import Request
 from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Response, Usage
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.writer import ResponseWriter
-from antiphon.redaction import sanitize_text
 
 _decode: Final = with_nesting_limit(msgspec.json.Decoder(Chunk).decode)
 
@@ -96,11 +95,10 @@ class EventsToHub(StreamToHub):
 
     def _end_response(self) -> None:
         reason = self._stop_reason
-        if reason not in COMPLETE and reason not in INCOMPLETE:
-            shown = sanitize_text(reason)[:50]
-            why = "Open Responses has no equivalent; 'completed' is sent"
-            self.losses.add("done_reason", f"the reason {shown!r}", why)
-        self._end_as(INCOMPLETE.get(reason))
+        if reason in COMPLETE or reason in INCOMPLETE:
+            self._end_as(INCOMPLETE.get(reason))
+        else:
+            self._end_for_unknown_reason("done_reason", reason)
 
     def _final_usage(self) -> Usage | None:
         return self._usage
