@@ -127,7 +127,7 @@ CASES ?= 100000
 REQUESTS ?= 200000
 KILLS ?= 200
 soak: install
-	ANTIPHON_EXAMPLES=500 ANTIPHON_RANDOM=1 $(BIN)/python -m pytest -n $(WORKERS) --time-limit 3600 tests/protocol tests/dialects tests/profiles
+	ANTIPHON_EXAMPLES=500 ANTIPHON_RANDOM=1 $(BIN)/python -m pytest -n $(WORKERS) --time-limit 3600 tests/protocol tests/dialects tests/profiles tests/identity
 	ANTIPHON_CASES=$(CASES) ANTIPHON_SEED=$$(date +%s)000000 ANTIPHON_RANDOM=1 $(BIN)/python -m pytest -n $(WORKERS) --time-limit 3600 tests/fuzz
 	PYTHONPATH=. $(BIN)/python -m soak.run --requests $(REQUESTS) --seed $$(date +%s)
 	PYTHONPATH=. $(BIN)/python -m soak.kills --store sqlite --rounds $(KILLS) --seed $$(date +%s)

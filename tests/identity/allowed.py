@@ -147,7 +147,7 @@ ALLOWED: Final = (
         dialect="messages",
         directions=("request",),
         paths=("thinking.*", "output_config", "output_config.*", "system"),
-        changes=("missing*", "added*", "changed"),
+        changes=("missing*", "added*", "changed", "string → list"),
         reason="The profile `messages` sends budgets of thinking, no efforts, and formats as system text.",
     ),
     AllowedDifference(
@@ -185,6 +185,13 @@ ALLOWED: Final = (
     AllowedDifference(
         dialect="gemini",
         directions=("request",),
+        paths=("generationConfig.thinkingConfig.*",),
+        changes=("missing", "added", "changed"),
+        reason="The profile `gemini` sends budgets of thinking in place of levels.",
+    ),
+    AllowedDifference(
+        dialect="gemini",
+        directions=("request",),
         paths=("store",),
         changes=("missing",),
         reason="The gateway stores responses itself, and asks no server to store them.",
@@ -196,11 +203,9 @@ ALLOWED: Final = (
             "generationConfig.responseSchema",
             "generationConfig.responseJsonSchema",
             "tools",
-            "tools[].functionDeclarations",
-            "tools[].functionDeclarations[].parameters",
-            "tools[].functionDeclarations[].parametersJsonSchema",
+            "tools[].*",
         ),
-        changes=("missing", "added", "length"),
+        changes=("missing*", "added*", "length"),
         reason="Schemas with keywords that servers refuse are sent without them, as JSON Schema and in one tool.",
     ),
     AllowedDifference(

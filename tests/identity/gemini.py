@@ -38,6 +38,9 @@ def _make_request(generator: Generator) -> dict[str, Any]:
         given["toolConfig"] = ...
     request = generator.object(REQUEST, contents=contents, tools=tools or ..., **given)
     if "generationConfig" in request:
+        if generator.chance(0.2):
+            given = {"thinkingLevel": generator.random.choice(("LOW", "HIGH")), "thinkingBudget": ...}
+            request["generationConfig"]["thinkingConfig"] = generator.object(types.ThinkingConfig, **given)
         _settle_config(request["generationConfig"], generator)
     return request
 

@@ -22,7 +22,7 @@ CITED = OutputTextParam(text="Hi", annotations=[UrlCitationParam(start_index=0, 
     ("left", "right"),
     [
         (Request(input=[USER], top_p=None, metadata={}, tools=[]), Request(input=[USER])),
-        (Request(input=[USER], parallel_tool_calls=True), Request(input=[USER])),
+        (Request(input=[USER], parallel_tool_calls=True, top_logprobs=0), Request(input=[USER])),
         (Request(input=[USER], text=TextParam(format=TextFormat())), Request(input=[USER])),
         (Request(input=[USER]), Request(input=[MessageParam(role="user", content=[InputText(text="Hi")])])),
         (

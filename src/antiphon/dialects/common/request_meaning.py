@@ -75,7 +75,7 @@ def _is_plain_text(value: Any) -> bool:
 
 
 EMPTY: Final[tuple[Any, ...]] = ({}, [])
-DEFAULTS: Final = (("parallel_tool_calls", True),)
+DEFAULTS: Final = (("parallel_tool_calls", True), ("top_logprobs", 0))
 NO_PARAMETERS: Final = {"type": "object", "properties": {}}
 #: Unknown members with a meaning: the failure of a tool, and marks for a server's prompt cache.
 MARKS: Final = frozenset({"is_error", "cache_control", "prompt_cache_breakpoint"})
