@@ -385,13 +385,21 @@ def test_invalid_type_is_reported_at_its_type_field(data: st.DataObject) -> None
         ({"conversation": 5}, "conversation", "expected a string or an object or null, got 5"),
         ({"context_management": [{}, 5]}, "context_management[1]", "expected an object, got 5"),
         ({"stream": "yes"}, "stream", 'expected true or false or null, got "yes"'),
-        ({"max_output_tokens": 15}, "max_output_tokens", "expected an integer of at least 16, got 15"),
+        ({"max_output_tokens": 15}, "max_output_tokens", "expected an integer from 16 to 2147483647, got 15"),
         ({"top_logprobs": 21}, "top_logprobs", "expected an integer from 0 to 20, got 21"),
         ({"top_logprobs": "1"}, "top_logprobs", 'expected an integer from 0 to 20 or null, got "1"'),
         ({"temperature": "0.5"}, "temperature", 'expected a number or null, got "0.5"'),
         ({"temperature": True}, "temperature", "expected a number or null, got true"),
-        ({"max_output_tokens": True}, "max_output_tokens", "expected an integer of at least 16 or null, got true"),
-        ({"max_output_tokens": 20.5}, "max_output_tokens", "expected an integer of at least 16 or null, got 20.5"),
+        (
+            {"max_output_tokens": True},
+            "max_output_tokens",
+            "expected an integer from 16 to 2147483647 or null, got true",
+        ),
+        (
+            {"max_output_tokens": 20.5},
+            "max_output_tokens",
+            "expected an integer from 16 to 2147483647 or null, got 20.5",
+        ),
     ],
 )
 def test_expected_value_is_described_in_words(document: Any, path: str, message: str) -> None:

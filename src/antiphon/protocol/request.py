@@ -21,6 +21,8 @@ Include = Literal["reasoning.encrypted_content", "message.output_text.logprobs"]
 #: always get it and cannot ask for it, so their translators add this value. A server without encrypted reasoning is
 #: then no loss.
 ENCRYPTED_IF_ANY: Final = "antiphon:reasoning.encrypted_content"
+#: The largest `max_output_tokens`: servers read a 32-bit integer.
+MAX_OUTPUT_LIMIT: Final = 2**31 - 1
 Verbosity = Literal["low", "medium", "high"]
 # The schema lists five efforts and describes a sixth, `minimal`; `max` is one provider's name above `xhigh`.
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
@@ -98,7 +100,7 @@ class Request(Shape, frozen=True, kw_only=True):
     stream: bool | None | UnsetType = UNSET
     stream_options: StreamOptions | None | UnsetType = UNSET
     background: bool | None | UnsetType = UNSET
-    max_output_tokens: Annotated[int, Meta(ge=16)] | None | UnsetType = UNSET
+    max_output_tokens: Annotated[int, Meta(ge=16, le=MAX_OUTPUT_LIMIT)] | None | UnsetType = UNSET
     max_tool_calls: Annotated[int, Meta(ge=1)] | None | UnsetType = UNSET
     reasoning: ReasoningConfigParam | None | UnsetType = UNSET
     safety_identifier: ShortKey | None | UnsetType = UNSET

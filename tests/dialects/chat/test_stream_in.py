@@ -641,6 +641,24 @@ def test_tokens_of_a_refusal_are_a_loss() -> None:
             (3, 4, 9, 2, 0),
         ),
         ({"prompt_tokens": 3, "total_tokens": 3, "cached_tokens": 1, "prompt_tokens_details": {}}, (3, 0, 3, 1, 0)),
+        (  # xAI counts reasoning beside the other output
+            {
+                "prompt_tokens": 3,
+                "completion_tokens": 4,
+                "total_tokens": 12,
+                "completion_tokens_details": {"reasoning_tokens": 5},
+            },
+            (3, 9, 12, 0, 5),
+        ),
+        (
+            {
+                "prompt_tokens": 3,
+                "completion_tokens": 9,
+                "total_tokens": 12,
+                "completion_tokens_details": {"reasoning_tokens": 5},
+            },
+            (3, 9, 12, 0, 5),
+        ),
         (
             {"prompt_tokens": "3", "completion_tokens": 4.0, "completion_tokens_details": {"reasoning_tokens": 4}},
             (3, 4, 7, 0, 4),

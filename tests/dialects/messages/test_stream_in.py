@@ -348,3 +348,19 @@ def test_text_after_a_lone_surrogate_keeps_its_place() -> None:
     pieces = [delta(0, type="text_delta", text=piece) for piece in ("a", "\ud83d", "b", "c")]
     reading = read(begin(0, type="text", text=""), *pieces, stop(0))
     assert reading.summary == ["OutputText: a\ufffdbc", "completed"]
+
+
+def test_later_usage_replaces_earlier_counts_also_with_zero() -> None:
+    """REQ-4: counts that the later usage omits stay."""
+    first = {"input_tokens": 9, "output_tokens": 1, "cache_read_input_tokens": 7, "cache_creation_input_tokens": 5}
+    last = {"input_tokens": 0, "output_tokens": 4, "cache_read_input_tokens": 0}
+    reading = read(
+        {"type": "message_start", "message": {"usage": first}},
+        *text(0, "x"),
+        {"type": "message_delta", "delta": {}, "usage": last},
+    )
+    usage = reading.response.usage
+    assert usage is not None
+    assert (usage.input_tokens, usage.output_tokens) == (5, 4)
+    assert usage.input_tokens_details.cached_tokens == 0
+    assert usage.input_tokens_details.cache_write_tokens == 5

@@ -152,8 +152,8 @@ def test_options_become_settings_and_others_are_kept() -> None:
     }
 
 
-@pytest.mark.parametrize("limit", [-1, -2, 0])
-def test_limit_that_is_not_positive_means_no_limit(limit: int) -> None:
+@pytest.mark.parametrize("limit", [-1, -2])
+def test_limit_below_zero_means_no_limit(limit: int) -> None:
     assert read(options={"num_predict": limit})[0].max_output_tokens is UNSET
 
 

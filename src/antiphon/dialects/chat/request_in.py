@@ -22,6 +22,7 @@ from antiphon.dialects.chat.wire import (
 )
 from antiphon.dialects.common.cache_marks import options_from_cache_control
 from antiphon.dialects.common.effort import EFFORT_OF_WORD
+from antiphon.dialects.common.output_limit import CHAT_UNLIMITED, output_limit_to_hub
 from antiphon.dialects.common.request_fields import LOGPROBS
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.protocol import codec
@@ -86,9 +87,11 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
 
 
 def _output_limit(chat: RequestIn, losses: Losses) -> int | None | UnsetType:
-    if chat.max_tokens and chat.max_completion_tokens and chat.max_tokens != chat.max_completion_tokens:
+    older = output_limit_to_hub(chat.max_tokens, "max_tokens", CHAT_UNLIMITED)
+    newer = output_limit_to_hub(chat.max_completion_tokens, "max_completion_tokens", CHAT_UNLIMITED)
+    if older and newer and older != newer:
         losses.add("max_tokens", "the field 'max_tokens'", "'max_completion_tokens' is used instead")
-    return chat.max_completion_tokens or chat.max_tokens
+    return newer or older
 
 
 def _format_to_hub(chat: RequestIn, losses: Losses, extra: dict[str, Raw]) -> TextFormatParam | UnsetType:

@@ -26,6 +26,7 @@ from antiphon.dialects.chat.wire import (
 from antiphon.dialects.common.cache_marks import breakpoint_options, cache_control_from_options
 from antiphon.dialects.common.effort import supported_effort
 from antiphon.dialects.common.offered_tools import translate_tools_once
+from antiphon.dialects.common.output_limit import refuse_empty_output
 from antiphon.dialects.common.request_fields import (
     KNOWN_INCLUDES,
     LOGPROBS,
@@ -53,6 +54,7 @@ T = TypeVar("T")
 
 def request_from_hub(request: Request, wire: ChatWire = ChatWire()) -> tuple[bytes, Losses]:  # noqa: B008
     """Return the body for a server, and the losses."""
+    refuse_empty_output(request)
     refuse_several_answers(request, SEVERAL_ANSWERS)
     losses = Losses()
     names = ToolNames.for_request(request)

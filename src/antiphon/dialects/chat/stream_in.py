@@ -248,6 +248,9 @@ def usage_to_hub(usage: ChatUsage | None) -> Usage | None:
         return None
     input_tokens, output_tokens = usage.prompt_tokens or 0, usage.completion_tokens or 0
     prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
+    reasoning_tokens = (completion and completion.reasoning_tokens) or 0
+    if reasoning_tokens and usage.total_tokens == input_tokens + output_tokens + reasoning_tokens:
+        output_tokens += reasoning_tokens  # xAI counts reasoning beside `completion_tokens`
     cached = (prompt and prompt.cached_tokens) or usage.prompt_cache_hit_tokens or usage.cached_tokens
     written = prompt.cache_write_tokens if prompt else None
     written = usage.cache_creation_input_tokens if written is None else written
@@ -256,7 +259,7 @@ def usage_to_hub(usage: ChatUsage | None) -> Usage | None:
         output_tokens=output_tokens,
         total_tokens=input_tokens + output_tokens if usage.total_tokens is None else usage.total_tokens,
         input_tokens_details=InputTokensDetails(cached_tokens=cached or 0, cache_write_tokens=written),
-        output_tokens_details=OutputTokensDetails(reasoning_tokens=(completion and completion.reasoning_tokens) or 0),
+        output_tokens_details=OutputTokensDetails(reasoning_tokens=reasoning_tokens),
     )
 
 

@@ -15,6 +15,7 @@ from antiphon.dialects.common.effort import EFFORT_BUDGETS, supported_effort
 from antiphon.dialects.common.model_names import matches_any
 from antiphon.dialects.common.narrowing import narrow_schema
 from antiphon.dialects.common.offered_tools import translate_tools_once
+from antiphon.dialects.common.output_limit import refuse_empty_output
 from antiphon.dialects.common.request_fields import (
     KNOWN_INCLUDES,
     LOGPROBS,
@@ -54,6 +55,7 @@ T = TypeVar("T")
 
 def request_from_hub(request: Request, wire: GeminiWire = GeminiWire()) -> tuple[bytes, Losses]:  # noqa: B008
     """The body for a server, with the losses."""
+    refuse_empty_output(request)
     refuse_several_answers(request, PREFIX + "candidateCount")
     losses = Losses()
     names = GeminiToolNames(request)

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from antiphon.dialects.common.output_limit import OutputLimit
 from antiphon.protocol.base import Shape
 from antiphon.protocol.content import Number, Text10M
 from antiphon.protocol.request import ReasoningEffort
@@ -289,7 +290,7 @@ class GenerationConfigIn(Shape, frozen=True, kw_only=True, rename="camel"):
     temperature: Number | None | UnsetType = UNSET
     top_p: Number | None | UnsetType = UNSET
     candidate_count: int | None | UnsetType = UNSET
-    max_output_tokens: int | None | UnsetType = UNSET
+    max_output_tokens: OutputLimit | None | UnsetType = UNSET
     presence_penalty: Number | None | UnsetType = UNSET
     frequency_penalty: Number | None | UnsetType = UNSET
     response_logprobs: bool | None | UnsetType = UNSET

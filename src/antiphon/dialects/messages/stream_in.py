@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import UNSET, Raw, Struct
+from msgspec.structs import asdict, replace
 
 from antiphon import sse
 from antiphon.dialects.common.stream_to_hub import StreamToHub, invalid_upstream_data
@@ -288,17 +289,9 @@ def usage_to_hub(usage: UsageIn) -> Usage | None:
 
 
 def _merge_usage(previous: UsageIn, current: UsageIn) -> UsageIn:
-    """Merge counts: the later count wins, but some servers later omit a count or send 0."""
-    return UsageIn(
-        input_tokens=current.input_tokens or previous.input_tokens,
-        output_tokens=previous.output_tokens if current.output_tokens is None else current.output_tokens,
-        cache_read_input_tokens=current.cache_read_input_tokens or previous.cache_read_input_tokens,
-        cache_creation_input_tokens=previous.cache_creation_input_tokens
-        if not current.cache_creation_input_tokens and previous.cache_creation_input_tokens is not None
-        else current.cache_creation_input_tokens,
-        cache_creation=current.cache_creation or previous.cache_creation,
-        output_tokens_details=current.output_tokens_details or previous.output_tokens_details,
-    )
+    """Merge counts: the later count wins, also if it is 0. Servers may omit counts later."""
+    counts = asdict(current)
+    return replace(previous, **{name: count for name, count in counts.items() if count is not None})
 
 
 def _decode_bare_error(frame: sse.Frame) -> Any:

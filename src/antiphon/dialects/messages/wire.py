@@ -19,7 +19,7 @@ from antiphon.protocol import codec
 from antiphon.protocol.base import UNKNOWN_TAG, Shape, Unknown
 from antiphon.protocol.content import Number, Text10M, UnknownContent
 from antiphon.protocol.items import UnknownItem
-from antiphon.protocol.request import ReasoningEffort
+from antiphon.protocol.request import MAX_OUTPUT_LIMIT, ReasoningEffort
 from antiphon.protocol.tools import JsonSchema
 
 PREFIX: Final = "messages:"
@@ -389,7 +389,7 @@ class RequestIn(Shape, frozen=True, kw_only=True):
     messages: Annotated[list[MessageIn], Meta(min_length=1)]
     model: str | None | UnsetType = UNSET
     system: Text10M | list[PlainBlockIn] | None | UnsetType = UNSET
-    max_tokens: Annotated[int, Meta(ge=0)] | None | UnsetType = UNSET
+    max_tokens: Annotated[int, Meta(ge=0, le=MAX_OUTPUT_LIMIT)] | None | UnsetType = UNSET
     tools: list[ToolIn] | None | UnsetType = UNSET
     tool_choice: ToolChoiceIn | None | UnsetType = UNSET
     thinking: ThinkingEnabledIn | ThinkingAdaptiveIn | ThinkingDisabledIn | UnknownThinking | None | UnsetType = UNSET

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+from antiphon.dialects.common.output_limit import OLLAMA_UNLIMITED, output_limit_to_hub
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.ollama.wire import (
     BODY_PREFIX,
@@ -111,8 +112,7 @@ def _request(settings: SettingsIn, instructions: str, items: list[ItemParam], to
         tools=tools or UNSET,
         text=_format(settings),
         reasoning=_reasoning(settings),
-        # A negative limit means no limit.
-        max_output_tokens=limit if isinstance(limit, int) and limit > 0 else UNSET,
+        max_output_tokens=output_limit_to_hub(limit, "options.num_predict", OLLAMA_UNLIMITED),
         temperature=options.temperature if options else UNSET,
         top_p=options.top_p if options else UNSET,
         presence_penalty=options.presence_penalty if options else UNSET,

@@ -24,6 +24,7 @@ from antiphon.dialects.common.history import (
     build_history,
 )
 from antiphon.dialects.common.offered_tools import tools_with_paths, translate_tools_once
+from antiphon.dialects.common.output_limit import refuse_empty_output
 from antiphon.dialects.common.placeholders import text_or_placeholder, type_of
 from antiphon.dialects.common.request_fields import (
     KNOWN_INCLUDES,
@@ -65,6 +66,7 @@ from antiphon.protocol.tools import AllowedToolsParam, CustomTool, FunctionToolP
 
 def request_from_hub(request: Request, wire: OllamaWire = OllamaWire()) -> tuple[bytes, Losses]:  # noqa: B008
     """The body for a server, with the losses."""
+    refuse_empty_output(request)
     refuse_several_answers(request)
     losses = Losses()
     names = ToolNames.for_request(request)

@@ -27,6 +27,7 @@ from antiphon.dialects.common.cache_marks import (
 from antiphon.dialects.common.effort import supported_effort
 from antiphon.dialects.common.envelope import unseal_reasoning
 from antiphon.dialects.common.model_names import matches_any
+from antiphon.dialects.common.output_limit import refuse_empty_output
 from antiphon.dialects.common.placeholders import type_of
 from antiphon.dialects.common.request_fields import refuse_several_answers
 from antiphon.dialects.common.tool_errors import mark_failure_in_text
@@ -74,6 +75,7 @@ TextPart = InputText | OutputTextParam | Text | SummaryText | ReasoningText | Re
 
 def request_from_hub(request: Request, wire: ResponsesWire = ResponsesWire()) -> tuple[bytes, Losses]:  # noqa: B008
     """Return the body for a server, and the losses."""
+    refuse_empty_output(request)
     refuse_several_answers(request)
     losses = Losses()
     if not wire.stateful:

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
 from antiphon.dialects.common.json_lines import escape_line_ends
+from antiphon.dialects.common.output_limit import OutputLimit
 from antiphon.protocol.base import Shape
 from antiphon.protocol.content import Number, Text10M
 from antiphon.protocol.request import ReasoningConfigParam, TextParam
@@ -59,8 +60,8 @@ class ModelOptionsIn(Shape, frozen=True, kw_only=True):
     top_p: Number | None | UnsetType = UNSET
     presence_penalty: Number | None | UnsetType = UNSET
     frequency_penalty: Number | None | UnsetType = UNSET
-    max_output_tokens: Annotated[int, Meta(ge=1)] | None | UnsetType = UNSET
-    max_tokens: Annotated[int, Meta(ge=1)] | None | UnsetType = UNSET
+    max_output_tokens: OutputLimit | None | UnsetType = UNSET
+    max_tokens: OutputLimit | None | UnsetType = UNSET
     parallel_tool_calls: bool | None | UnsetType = UNSET
     reasoning: ReasoningConfigParam | None | UnsetType = UNSET
     text: TextParam | None | UnsetType = UNSET
