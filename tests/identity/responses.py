@@ -55,6 +55,9 @@ def _make_tool_choice(generator: Generator, tools: list[dict[str, Any]]) -> Any:
         kind = generator.pick(
             [kind for kind in members_of(_hint(ResponseCreateParamsBase, "tool_choice")) if is_object(kind)]
         )
+        if kind is responses.ToolChoiceCustomParam:
+            customs = [tool["name"] for tool in tools if tool["type"] == "custom"]
+            return generator.object(kind, name=generator.random.choice(customs)) if customs else ...
         if kind not in (responses.ToolChoiceFunctionParam, responses.ToolChoiceAllowedParam):
             return generator.object(kind)
     if not functions or generator.chance():

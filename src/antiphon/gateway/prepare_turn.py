@@ -30,6 +30,7 @@ from antiphon.gateway.recording import ResponseRecorder
 from antiphon.gateway.request_scope import RequestLog
 from antiphon.gateway.restore_reasoning import find_missing_reasoning
 from antiphon.gateway.routes import Target
+from antiphon.gateway.tool_choice import check_tool_choice
 from antiphon.gateway.turn import UpstreamTurn
 from antiphon.protocol import codec
 from antiphon.protocol.items import ItemParam, ItemReference
@@ -79,6 +80,7 @@ async def prepare_turn(
     store = services.store if request.store is not False else None
     conversation_id = conversation_id_of(request)
     history = await _resolve_history(services, request, archive, target, is_stored=store is not None, losses=losses)
+    check_tool_choice(history.request, FIELD_OF_TOOL_CHOICE.get(original.dialect if original else "", "tool_choice"))
     plan = await _plan_context(services, history, archive.owner, target, losses)
     request = history.request if plan is None else plan.request
     if trace is not None:
@@ -242,6 +244,7 @@ def _refuse_losses(losses: list[Loss]) -> None:
         )
 
 
+FIELD_OF_TOOL_CHOICE: Final = {"gemini": "toolConfig.functionCallingConfig"}  # where it is not `tool_choice`
 MAX_LISTED_LOSSES: Final = 20  # losses in an error message
 CALL_KINDS: Final[frozenset[type]] = frozenset(CALLS)
 DEPENDENT_KINDS: Final[frozenset[type]] = frozenset({ItemReference, *COMPACTION_KINDS, *OUTPUTS})
