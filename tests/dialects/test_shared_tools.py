@@ -12,7 +12,7 @@ from tests.generate.conversations import requests
 
 from antiphon.dialects import chat, responses
 from antiphon.dialects.chat.wire import ChatWire
-from antiphon.dialects.common.tool_names import ToolNames, tools_of_request
+from antiphon.dialects.common.tool_names import PLAIN_NAMES, ToolNames, tools_of_request
 from antiphon.errors import ApiError
 from antiphon.protocol import codec
 from antiphon.protocol.request import Request
@@ -43,7 +43,7 @@ def test_shared_tools_are_translated_like_others(request: Request, wire: ChatWir
         shared, plain = (make_initial_response(each, id="resp_1", created_at=1) for each in (read, apart(read)))
         assert shared == plain
         assert codec.encode(shared) == codec.encode(plain)
-        names, fresh = ToolNames.for_request(read), ToolNames.for_request(apart(read))
+        names, fresh = ToolNames.for_request(read, PLAIN_NAMES), ToolNames.for_request(apart(read), PLAIN_NAMES)
         assert (names._wire_names, names._key_of_name) == (fresh._wire_names, fresh._key_of_name)
 
 
@@ -88,7 +88,7 @@ def test_additional_tools_are_sent_beside_the_shared_ones() -> None:
     body = msgspec.json.encode({"input": [hello, extra], "tools": [TOOL]})
     read = codec.decode_request(body)
     assert [tool.name for tool in tools_of_request(read) if isinstance(tool, FunctionToolParam)] == ["look", "more"]
-    assert ToolNames.for_request(read).original_tool("more").name == "more"
+    assert ToolNames.for_request(read, PLAIN_NAMES).original_tool("more").name == "more"
     sent = msgspec.json.decode(chat.request_from_hub(read)[0])
     assert [tool["function"]["name"] for tool in sent["tools"]] == ["look", "more"]
 

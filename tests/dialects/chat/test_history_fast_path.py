@@ -13,7 +13,7 @@ from tests.generate.conversations import requests
 
 from antiphon.dialects.chat.history_out import general_history_from_hub, plain_messages
 from antiphon.dialects.chat.wire import ChatWire, MessageOut
-from antiphon.dialects.common.tool_names import ToolNames
+from antiphon.dialects.common.tool_names import PLAIN_NAMES, ToolNames
 from antiphon.errors import ApiError
 from antiphon.protocol.codec import decode_request
 from antiphon.protocol.items import ItemParam
@@ -31,7 +31,7 @@ def long_way(items: list[ItemParam], names: ToolNames, wire: ChatWire) -> tuple[
 
 
 def assert_both_ways_agree(items: list[ItemParam], wire: ChatWire) -> bool:
-    names = ToolNames.for_request(Request(input=items))
+    names = ToolNames.for_request(Request(input=items), PLAIN_NAMES)
     short = plain_messages(items, names, wire)
     if short is not None:
         messages, losses = long_way(items, names, wire)

@@ -13,10 +13,9 @@ from tests.generate.conversations import requests
 
 from antiphon.dialects.common.history import NO_RESULT
 from antiphon.dialects.common.plain_history import plain_text
-from antiphon.dialects.common.tool_names import ToolNames
+from antiphon.dialects.common.tool_names import GEMINI_NAMES, MESSAGES_NAMES, ToolNames
 from antiphon.dialects.gemini.history_out import general_history_from_hub as general_gemini_history
 from antiphon.dialects.gemini.history_out import plain_contents
-from antiphon.dialects.gemini.tools_out import GeminiToolNames
 from antiphon.dialects.gemini.wire import GeminiWire
 from antiphon.dialects.messages.history_out import general_history_from_hub as general_messages_history
 from antiphon.dialects.messages.history_out import plain_messages
@@ -33,16 +32,16 @@ def goes_the_short_way(request: Request) -> bool:
     """Whether it is used for servers of messages and gemini; both results must equal those of the full path, without a
     loss."""
     items, losses = input_items(request), Losses()
-    names = ToolNames.for_request(request)
+    names = ToolNames.for_request(request, MESSAGES_NAMES)
     messages = plain_messages(items, names)
     if messages is not None:
         long = general_messages_history(items, names, MessagesWire(), losses, [])
         assert msgspec.json.encode(messages) == msgspec.json.encode(long.messages)
         assert long.system == []
     for wire in (GeminiWire(), GeminiWire(call_ids=True)):
-        contents = plain_contents(items, GeminiToolNames(request), wire)
+        contents = plain_contents(items, ToolNames.for_request(request, GEMINI_NAMES), wire)
         if contents is not None:
-            wanted = general_gemini_history(request, GeminiToolNames(request), wire, losses)
+            wanted = general_gemini_history(request, ToolNames.for_request(request, GEMINI_NAMES), wire, losses)
             assert msgspec.json.encode(contents) == msgspec.json.encode(wanted.contents)
             assert wanted.system == []
     assert list(losses) == []
@@ -145,8 +144,8 @@ def test_plain_history_declines_other_conversations(pieces: list[Json]) -> None:
 
 def test_plain_history_declines_ids_that_messages_servers_refuse() -> None:
     request = read([user(), call("ä"), output("ä")])
-    assert plain_messages(input_items(request), ToolNames.for_request(request)) is None
-    assert plain_contents(input_items(request), GeminiToolNames(request), GeminiWire()) is not None
+    assert plain_messages(input_items(request), ToolNames.for_request(request, MESSAGES_NAMES)) is None
+    assert plain_contents(input_items(request), ToolNames.for_request(request, GEMINI_NAMES), GeminiWire()) is not None
 
 
 def test_plain_text_accepts_only_single_plain_texts() -> None:

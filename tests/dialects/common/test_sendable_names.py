@@ -6,28 +6,34 @@ import itertools
 
 import pytest
 
-from antiphon.dialects.common.tool_names import SendableCalls, ToolRef
+from antiphon.dialects.common.tool_names import PLAIN_NAMES, SendableCalls, ToolNames, ToolRef
 from antiphon.protocol.losses import Losses
+from antiphon.protocol.tools import CustomTool, FunctionToolParam
+
+NAMES = ToolNames([CustomTool(name="a b"), FunctionToolParam(name="x" * 100)], PLAIN_NAMES)
 
 
 def calls_of(losses: Losses) -> SendableCalls:
     numbers = itertools.count(1)
-    return SendableCalls("calls", losses, lambda prefix: f"{prefix}_{next(numbers)}")
+    return SendableCalls("calls", NAMES, losses, lambda prefix: f"{prefix}_{next(numbers)}")
 
 
 @pytest.mark.parametrize(
-    ("called", "name", "lost"),
+    ("sent_name", "called", "lost"),
     [
-        (ToolRef("function", "look"), "look", []),
-        (ToolRef("custom", "a b"), "a b", []),  # it was offered under another name, and is mapped to this one
-        (ToolRef("function", "look at.this"), "look_at_this", ["calls.name"]),
-        (ToolRef("function", "x" * 70), "x" * 64, ["calls.name"]),
+        ("look", ToolRef("function", "look"), []),
+        (NAMES.wire_name(("custom", "a b", None)), ToolRef("custom", "a b"), []),
+        (NAMES.wire_name(("function", "x" * 100, None)), ToolRef("function", "x" * 100), []),
+        ("look at.this", ToolRef("function", "look_at_this"), ["calls.name"]),
+        ("x" * 70, ToolRef("function", "x" * 64), ["calls.name"]),
     ],
 )
-def test_invalid_call_name_is_normalized(called: ToolRef, name: str, lost: list[str]) -> None:
+def test_offered_name_is_mapped_back_and_another_one_is_normalized(
+    sent_name: str, called: ToolRef, lost: list[str]
+) -> None:
     """TOOL-1, F-4."""
     losses = Losses()
-    assert calls_of(losses).name(called) == name
+    assert calls_of(losses).tool(sent_name) == called
     assert [loss.path for loss in losses] == lost
 
 

@@ -11,7 +11,7 @@ from tests.dialects.messages.asking import RICH, ask
 from tests.hostile_schemas import many_forms, object_of
 
 from antiphon.dialects.common.schema_budget import MAX_NODES
-from antiphon.dialects.common.tool_names import ToolNames
+from antiphon.dialects.common.tool_names import MESSAGES_NAMES, ToolNames
 from antiphon.dialects.messages.tools_out import tools_from_hub
 from antiphon.dialects.messages.wire import MessagesWire
 from antiphon.errors import InvalidValue
@@ -196,7 +196,7 @@ def test_required_names_of_many_forms_are_not_compared_with_one_another() -> Non
     """Faults: five thousand forms that each require a member of their own took twelve million comparisons."""
     forms = [{"required": [ComparedName(f"m{number}")]} for number in range(500)]
     request = Request(model="m", input="q", tools=[FunctionToolParam(name="look", parameters={"allOf": forms})])
-    tool = tools_from_hub(request, ToolNames.for_request(request), RICH).by_name["look"]
+    tool = tools_from_hub(request, ToolNames.for_request(request, MESSAGES_NAMES), RICH).by_name["look"]
     assert len(tool.input_schema["required"]) == 500
     assert ComparedName.comparisons < 1000
 

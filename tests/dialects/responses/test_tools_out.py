@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from tests.dialects.responses.upstreams import ReadResult, frame_of, read_frames
 from tests.generate.conversations import requests
 
-from antiphon.dialects.common.tool_names import ToolNames, ToolRef, tools_of_request
+from antiphon.dialects.common.tool_names import PLAIN_NAMES, ToolNames, ToolRef, tools_of_request
 from antiphon.dialects.responses import ResponsesWire, request_from_hub, request_to_hub
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import CustomToolCall, FunctionCall
@@ -100,7 +100,7 @@ def test_flat_servers_get_only_functions_with_unique_names(request: Request) -> 
 @settings(max_examples=40)
 def test_calls_are_mapped_back_to_the_offered_tools(request: Request) -> None:
     """TOOL-1: by name, namespace and kind; a custom tool's input from its one string."""
-    names = ToolNames.for_request(request)
+    names = ToolNames.for_request(request, PLAIN_NAMES)
     for ref in refs_of(request):
         read = answered(request, names.wire_name(ref), '{"in', 'put":"a\\n', 'b"}')
         assert find_violations(read.events) == []

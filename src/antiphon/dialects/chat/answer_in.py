@@ -52,7 +52,6 @@ class AnswerToHub:
     ) -> None:
         self._writer = writer
         self._losses = losses
-        self._names = names
         self._forced = forced  # set while the text is read as a forced call
         self._wire = wire
         splitter = ThinkSplitter(wire.think_tags)
@@ -60,7 +59,7 @@ class AnswerToHub:
         self._pending_logprobs: list[LogProb] = []
         self._surrogates: SurrogateJoiner | None = None
         self._calls: CallTracker | None = None  # created with the first call
-        self._sendable_calls = SendableCalls("tool_calls", losses, new_id)
+        self._sendable_calls = SendableCalls("tool_calls", names, losses, new_id)
         self._chunk_count = 0
         self._item_count = 0
         self._message_key: int | None = None
@@ -360,16 +359,15 @@ class AnswerToHub:
                 self._write_arguments(call, piece)
 
     def _announce_call(self, call: StreamedCall) -> None:
-        called = self._names.original_tool(call.name)
-        name = self._sendable_calls.name(called)
+        called = self._sendable_calls.tool(call.name)
         call_id = self._sendable_calls.id(call.id)
         call.is_announced = True
         if call.is_custom or called.kind == "custom":
             call.freeform_input = None if call.is_custom else FreeformInput()
             call.is_custom = True
-            self._writer.open_custom_call(call, name=name, call_id=call_id, namespace=called.namespace)
+            self._writer.open_custom_call(call, name=called.name, call_id=call_id, namespace=called.namespace)
         else:
-            self._writer.open_call(call, name=name, call_id=call_id, namespace=called.namespace)
+            self._writer.open_call(call, name=called.name, call_id=call_id, namespace=called.namespace)
 
     def _write_arguments(self, call: StreamedCall, piece: str) -> None:
         if call.freeform_input is not None:

@@ -29,7 +29,7 @@ from antiphon.dialects.chat.response_wire import (
 from antiphon.dialects.common import freeform_tools
 from antiphon.dialects.common.answer_losses import AnswerLosses
 from antiphon.dialects.common.reasoning_texts import TEXT_PART, ReasoningParagraphs, reasoning_texts
-from antiphon.dialects.common.tool_names import ToolNames, key_of_call, tools_of_request
+from antiphon.dialects.common.tool_names import PLAIN_NAMES, ToolNames, key_of_call, tools_of_request
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.protocol.content import (
     Annotation,
@@ -82,7 +82,7 @@ class AnswerFromHub:
     def __init__(self, request: Request, losses: Losses) -> None:
         self._losses = losses
         self._answer_losses = AnswerLosses(losses)
-        self._names = ToolNames.for_request(request)
+        self._names = ToolNames.for_request(request, PLAIN_NAMES)
         self._custom_names = {tool.name for tool in tools_of_request(request) if isinstance(tool, CustomTool)}
         self._calls: dict[int, _AnnouncedCall] = {}  # by output index
         self._streamed_indexes: set[int] = set()  # output indexes of items whose content was streamed
@@ -137,13 +137,13 @@ class AnswerFromHub:
             case Reasoning():
                 return None
             case FunctionCall():
-                name = self._names.wire_name(key_of_call(item))
+                name = self._names.client_name(key_of_call(item))
                 return self._announce_call(index, item, FunctionPiece(name=name, arguments=""), "function")
             case CustomToolCall() if item.name in self._custom_names and not item.namespace:
                 return self._announce_call(index, item, CustomPiece(name=item.name, input=""), "custom")
             case CustomToolCall():
                 # A tool that the client did not offer as custom is called as a function with one string.
-                name = self._names.wire_name(key_of_call(item))
+                name = self._names.client_name(key_of_call(item))
                 return self._announce_call(
                     index, item, FunctionPiece(name=name, arguments=freeform_tools.ARGUMENTS_PREFIX), "one_string"
                 )

@@ -20,7 +20,7 @@ from antiphon.dialects.chat.tools_out import report_tool_loss, tools_from_hub
 from antiphon.dialects.chat.wire import ChatWire, FunctionOut, JsonSchemaOut, ResponseFormatOut, ToolOut
 from antiphon.dialects.common.offered_tools import tools_with_paths
 from antiphon.dialects.common.schema_budget import SchemaBudget, SchemaCounter
-from antiphon.dialects.common.tool_names import LEGAL_NAME, ToolKind, ToolNames, ToolRef
+from antiphon.dialects.common.tool_names import PLAIN_NAMES, ToolKind, ToolNames, ToolRef
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 from antiphon.protocol.tools import (
@@ -240,7 +240,7 @@ ENCODER: Final = msgspec.json.Encoder()
 MAX_HEAD_LENGTH: Final = 500
 ARGUMENTS_START: Final = re.compile(r"\s*(?=\{)")
 NAME_AND_ARGUMENTS_START: Final = re.compile(
-    rf'\s*\{{\s*"name"\s*:\s*"(?P<name>{LEGAL_NAME.pattern})"\s*,\s*"arguments"\s*:\s*(?=\{{)'
+    rf'\s*\{{\s*"name"\s*:\s*"(?P<name>{PLAIN_NAMES.legal_name.pattern})"\s*,\s*"arguments"\s*:\s*(?=\{{)'
 )
 CLOSING_BRACE: Final = re.compile(r"\s*+\}?+\s*+")  # the closing brace after name and arguments
 RULE_FOR_ONE: Final = "Call this function: answer with its arguments, as one JSON object."

@@ -37,7 +37,7 @@ from antiphon.dialects.common.request_fields import (
     requested_format,
     schema_rule,
 )
-from antiphon.dialects.common.tool_names import ToolNames, has_additional_tools
+from antiphon.dialects.common.tool_names import PLAIN_NAMES, ToolNames, has_additional_tools
 from antiphon.dialects.common.unknown_fields import is_handled_by_gateway, report_unknown_fields
 from antiphon.errors import InvalidValue, UnsupportedParameter
 from antiphon.protocol.base import Shape
@@ -57,7 +57,7 @@ def request_from_hub(request: Request, wire: ChatWire = ChatWire()) -> tuple[byt
     refuse_empty_output(request)
     refuse_several_answers(request, SEVERAL_ANSWERS)
     losses = Losses()
-    names = ToolNames.for_request(request)
+    names = ToolNames.for_request(request, PLAIN_NAMES)
     forced = ForcedTools.from_request(request, names, wire, losses) if wire.forced_tools == "schema" else None
     tools = NO_TOOLS
     if not forced and (request.tools or has_additional_tools(request)):

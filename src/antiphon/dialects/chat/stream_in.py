@@ -22,7 +22,7 @@ from antiphon.dialects.chat.lenient_decoding import decode_leniently
 from antiphon.dialects.chat.response_wire import ChatUsage, Choice, Chunk, Delta, TextChunk
 from antiphon.dialects.chat.wire import ChatWire
 from antiphon.dialects.common.stream_to_hub import StreamToHub, invalid_upstream_data
-from antiphon.dialects.common.tool_names import ToolNames
+from antiphon.dialects.common.tool_names import PLAIN_NAMES, ToolNames
 from antiphon.errors import UpstreamFault
 from antiphon.protocol.codec import with_nesting_limit
 from antiphon.protocol.content import OutputText
@@ -55,7 +55,7 @@ class EventsToHub(StreamToHub):
         wire: ChatWire = ChatWire(),  # noqa: B008
     ) -> None:
         super().__init__(initial_response, stamps)
-        names = ToolNames.for_request(request)
+        names = ToolNames.for_request(request, PLAIN_NAMES)
         forces_by_schema = wire.forced_tools == "schema"
         forced_tools = ForcedTools.from_request(request, names, wire, Losses()) if forces_by_schema else None
         call_reader = forced_tools.call_reader() if forced_tools else None

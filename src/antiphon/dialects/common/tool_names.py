@@ -1,15 +1,16 @@
-"""Maps custom tools and tools of namespaces to flat function names, for servers that support only functions, and back.
+"""Maps tools of the hub to function names that a server takes, and back (REQ-8).
 
-`ToolNames.for_request(request)` is a pure function of the hub's request. The code that sends the request and the code
-that reads the answer compute it separately, with the same result. `SendableCalls` makes the names and ids of received
-calls valid for sending them back (REQ-8).
+Names that a server refuses are replaced, tools of namespaces get flat names, and custom tools become functions.
+`ToolNames.for_request(request, name_rule)` is a pure function. The code that sends the request and the code that reads
+the answer compute it separately, with the same result. `SendableCalls` makes the names and ids of received calls valid
+for sending them back.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterable
 from typing import Final, Literal, NamedTuple
 
 from antiphon.protocol.items import AdditionalTools, CustomToolCallParam, FunctionCallParam
@@ -26,10 +27,26 @@ from antiphon.protocol.tools import (
 )
 
 NAMESPACE_SEPARATOR: Final = "__"
-MAX_NAME_LENGTH: Final = 64
 MAX_CALL_ID: Final = 64
-LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-ILLEGAL_CHARACTERS: Final = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+class NameRule(NamedTuple):
+    """The function names that the servers of a dialect take."""
+
+    legal_name: re.Pattern[str]
+    illegal_characters: re.Pattern[str]
+    max_length: int
+
+
+#: Servers of Chat Completions and Responses.
+PLAIN_NAMES: Final = NameRule(re.compile(r"[a-zA-Z0-9_-]{1,64}"), re.compile(r"[^a-zA-Z0-9_-]"), 64)
+MESSAGES_NAMES: Final = NameRule(re.compile(r"[a-zA-Z0-9_-]{1,128}"), re.compile(r"[^a-zA-Z0-9_-]"), 128)
+#: A name starts with a letter or an underscore. Newer servers take 128 characters.
+GEMINI_NAMES: Final = NameRule(
+    re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}"), re.compile(r"^(?=[^a-zA-Z_])|[^a-zA-Z0-9_.:-]"), 64
+)
+#: Ollama takes any name.
+OLLAMA_NAMES: Final = NameRule(re.compile(r"(?s:.+)"), re.compile(r"(?!)"), 1024)
 
 
 ToolKind = Literal["function", "custom"]
@@ -50,42 +67,48 @@ class ToolRef(NamedTuple):
 
 
 class ToolNames:
-    """The map between tools of the hub and flat function names, in both directions."""
+    """The map between tools of the hub and the function names of a server, in both directions."""
 
-    def __init__(self) -> None:
+    def __init__(self, tools: Iterable[ToolParam], rule: NameRule) -> None:
+        self._rule = rule
         self._wire_names: dict[ToolKey, str] = {}
         self._key_of_name: dict[str, ToolKey] = {}
-
-    @classmethod
-    def for_request(cls, request: Request) -> ToolNames:
-        """The map for all tools of the request, in `tools` or in `additional_tools` items."""
-        tools = request.tools
-        if type(tools) is not ToolList or has_additional_tools(request):
-            return cls._for_tools(tools_of_request(request))
-        return tools.derive_once(cls, lambda: cls._for_tools(tools))
-
-    @classmethod
-    def _for_tools(cls, tools: list[ToolParam]) -> ToolNames:
-        names = cls()
         illegal_or_taken: list[ToolKey] = []
         for key in [key for tool in tools for key in _keys_of(tool)]:
             _, name, namespace = key
-            if namespace is None and LEGAL_NAME.fullmatch(name) and names._key_of_name.setdefault(name, key) == key:
-                names._wire_names[key] = name
+            is_legal = namespace is None and rule.legal_name.fullmatch(name)
+            if is_legal and self._key_of_name.setdefault(name, key) == key:
+                self._wire_names[key] = name
             else:
                 illegal_or_taken.append(key)
         for key in illegal_or_taken:  # last, so that tools with legal names keep them
-            names._add_flat_name(key)
-        return names
+            self._add_flat_name(key)
+
+    @classmethod
+    def for_request(cls, request: Request, rule: NameRule) -> ToolNames:
+        """The map for all tools of the request, in `tools` or in `additional_tools` items."""
+        tools = request.tools
+        if type(tools) is not ToolList or has_additional_tools(request):
+            return cls(tools_of_request(request), rule)
+        return tools.derive_once(rule, lambda: cls(tools, rule))
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether every offered tool keeps its name."""
+        return all(key[1] == name for key, name in self._wire_names.items())
 
     def wire_name(self, ref: ToolRef | ToolKey) -> str:
         """The name sent for a tool. A tool that is not offered (of an old call) keeps its own name, made legal."""
-        return self._wire_names.get(ref) or _flat_name(ref)
+        return self._wire_names.get(ref) or _flat_name(ref, self._rule)
 
-    @property
-    def wire_names(self) -> Collection[str]:
-        """All names sent for offered tools."""
-        return self._key_of_name.keys()
+    def client_name(self, key: ToolKey) -> str:
+        """The name for a client, which knows its tools by the names that it sent. A tool of a namespace has a flat
+        name, because only Responses clients know namespaces."""
+        return self.wire_name(key) if key[2] else key[1]
+
+    def is_offered(self, sent_name: str) -> bool:
+        """Whether a tool was offered under this name."""
+        return sent_name in self._key_of_name
 
     def original_tool(self, sent_name: str) -> ToolRef:
         """The tool for a name in an answer. A name that was not offered is a function of that name."""
@@ -93,9 +116,9 @@ class ToolNames:
         return ToolRef(*key) if key else ToolRef("function", sent_name)
 
     def _add_flat_name(self, key: ToolKey) -> None:
-        name, mark = _flat_name(key), repr(key)
+        name, mark = _flat_name(key, self._rule), repr(key)
         while self._key_of_name.setdefault(name, key) != key:  # two tools, one flat name
-            name, mark = _shorten_name(name, mark), mark + "'"
+            name, mark = _shorten_name(name, mark, self._rule), mark + "'"
         self._wire_names[key] = name
 
 
@@ -105,24 +128,26 @@ def key_of_call(call: FunctionCallParam | CustomToolCallParam) -> ToolKey:
 
 
 class SendableCalls:
-    """The calls of one answer, with legal names and a unique id for each. Each replacement is a loss; `place` is the
-    path of a call in the dialect."""
+    """The calls of one answer, with the names of the hub and a unique id for each. Each replacement is a loss; `place`
+    is the path of a call in the dialect."""
 
-    def __init__(self, place: str, losses: Losses, new_id: Callable[[str], str]) -> None:
+    def __init__(self, place: str, names: ToolNames, losses: Losses, new_id: Callable[[str], str]) -> None:
         self._place = place
+        self._names = names
         self._losses = losses
         self._new_id = new_id
         self._ids: set[str] = set()
 
-    def name(self, called: ToolRef) -> str:
-        """A legal name of a called tool. Only the name of a tool that was not offered can be illegal."""
-        if called.kind == "custom" or LEGAL_NAME.fullmatch(called.name):
-            return called.name
-        name = ILLEGAL_CHARACTERS.sub("_", called.name)[:MAX_NAME_LENGTH]
+    def tool(self, sent_name: str) -> ToolRef:
+        """The tool that a call names. The name of a tool that was not offered is made legal."""
+        called = self._names.original_tool(sent_name)
+        if self._names.is_offered(sent_name) or PLAIN_NAMES.legal_name.fullmatch(sent_name):
+            return called
+        name = PLAIN_NAMES.illegal_characters.sub("_", sent_name)[: PLAIN_NAMES.max_length]
         self._losses.add(
-            f"{self._place}.name", f"the tool name {called.name[:80]!r}", f"it is not a valid name; {name!r} is used"
+            f"{self._place}.name", f"the tool name {sent_name[:80]!r}", f"it is not a valid name; {name!r} is used"
         )
-        return name
+        return called._replace(name=name)
 
     def id(self, id: str) -> str:
         """The id of a call. A missing, duplicate or too long id is replaced by a new one."""
@@ -166,16 +191,17 @@ def _keys_of(tool: ToolParam) -> list[ToolKey]:
             return []
 
 
-def _flat_name(key: ToolKey) -> str:
+def _flat_name(key: ToolKey, rule: NameRule) -> str:
     _, name, namespace = key
     full_name = f"{namespace}{NAMESPACE_SEPARATOR}{name}" if namespace else name
-    return (
-        full_name
-        if LEGAL_NAME.fullmatch(full_name)
-        else _shorten_name(ILLEGAL_CHARACTERS.sub("_", full_name), full_name)
-    )
+    if rule.legal_name.fullmatch(full_name):
+        return full_name
+    with_prefix = f"_{full_name}"  # for servers that refuse only the first character
+    if rule.legal_name.fullmatch(with_prefix):
+        return with_prefix
+    return _shorten_name(rule.illegal_characters.sub("_", full_name), full_name, rule)
 
 
-def _shorten_name(name: str, full_name: str) -> str:
-    mark = hashlib.sha256(full_name.encode()).hexdigest()[:8]
-    return f"{name[: MAX_NAME_LENGTH - 9]}_{mark}"
+def _shorten_name(name: str, full_name: str, rule: NameRule) -> str:
+    mark = hashlib.sha256(full_name.encode(errors="surrogatepass")).hexdigest()[:8]
+    return f"{name[: rule.max_length - 9]}_{mark}"

@@ -17,7 +17,7 @@ from msgspec import Raw
 from antiphon.dialects.common.envelope import seal_reasoning
 from antiphon.dialects.common.freeform_tools import FreeformInput
 from antiphon.dialects.common.stream_to_hub import StreamOutcome
-from antiphon.dialects.common.tool_names import SendableCalls
+from antiphon.dialects.common.tool_names import SendableCalls, ToolNames
 from antiphon.dialects.gemini.partial_calls import PartialCall
 from antiphon.dialects.gemini.response_wire import (
     AnswerFunctionCallIn,
@@ -28,7 +28,6 @@ from antiphon.dialects.gemini.response_wire import (
     LogprobsResultIn,
     TokenIn,
 )
-from antiphon.dialects.gemini.tools_out import GeminiToolNames
 from antiphon.dialects.gemini.wire import PREFIX
 from antiphon.protocol.content import LogProb, TopLogProb, UrlCitation
 from antiphon.protocol.items import UnknownItem
@@ -41,11 +40,10 @@ class AnswerToHub:
     """Translates one answer: `add_candidate` for each piece or for the whole, then `finish`."""
 
     def __init__(
-        self, writer: ResponseWriter, losses: Losses, names: GeminiToolNames, new_id: Callable[[str], str], maker: str
+        self, writer: ResponseWriter, losses: Losses, names: ToolNames, new_id: Callable[[str], str], maker: str
     ) -> None:
         self._writer = writer
         self._losses = losses
-        self._names = names
         self._new_id = new_id
         self._maker = maker
         self._item_count = 0
@@ -53,7 +51,7 @@ class AnswerToHub:
         self._reasoning_key: int | None = None
         self._thoughts = TextPieces()
         self._text_signature = ""  # of the open message, which may still receive citations
-        self._sendable_calls = SendableCalls("functionCall", losses, new_id)
+        self._sendable_calls = SendableCalls("functionCall", names, losses, new_id)
         self._partial_call: PartialCall | None = None
         self._grounding: GroundingMetadataIn | None = None
         self._citations: CitationMetadataIn | None = None
@@ -160,13 +158,12 @@ class AnswerToHub:
         if not name_on_wire:
             self._losses.add("functionCall", "a call without a name")
             return
-        called = self._names.original_tool(name_on_wire)
-        name = self._sendable_calls.name(called)
+        called = self._sendable_calls.tool(name_on_wire)
         key, call_id = self._next_key(), self._sendable_calls.id(id)
         arguments = msgspec.json.encode(args).decode()
         if called.kind == "custom":
             freeform_input = FreeformInput()
-            self._writer.open_custom_call(key, name=name, call_id=call_id, namespace=called.namespace)
+            self._writer.open_custom_call(key, name=called.name, call_id=call_id, namespace=called.namespace)
             self._writer.add_custom_input(key, freeform_input.feed(arguments) + freeform_input.finish())
             if freeform_input.left_over:
                 self._losses.add(
@@ -175,7 +172,7 @@ class AnswerToHub:
                     "a custom tool accepts one string",
                 )
         else:
-            self._writer.open_call(key, name=name, call_id=call_id, namespace=called.namespace)
+            self._writer.open_call(key, name=called.name, call_id=call_id, namespace=called.namespace)
             self._writer.add_arguments(key, arguments)
         if is_complete:
             self._writer.close_item(key)

@@ -18,7 +18,7 @@ from antiphon.dialects.common import freeform_tools
 from antiphon.dialects.common.answer_losses import AnswerLosses
 from antiphon.dialects.common.call_arguments import arguments_as_object, wrap_arguments
 from antiphon.dialects.common.reasoning_texts import TEXT_PART, ReasoningParagraphs, reasoning_texts
-from antiphon.dialects.common.tool_names import ToolKind, ToolNames
+from antiphon.dialects.common.tool_names import GEMINI_NAMES, ToolKind, ToolNames
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.gemini.content_out import native_part
 from antiphon.dialects.gemini.response_wire import (
@@ -73,7 +73,7 @@ class AnswerFromHub:
         self.pending_signature = ""
         self._losses = losses
         self._answer_losses = AnswerLosses(losses)
-        self._names = ToolNames.for_request(request)
+        self._names = ToolNames.for_request(request, GEMINI_NAMES)
         self._shows_thoughts = bool(request.reasoning and request.reasoning.summary)
         self._streamed_indexes: set[int] = set()  # output indexes of items that were sent piece by piece
         self._paragraphs = ReasoningParagraphs()
@@ -150,8 +150,7 @@ class AnswerFromHub:
             self._losses.add(f"output[{index}]", f"the call of {call.name!r}", "it is truncated")
             return None
         kind: ToolKind = "function" if isinstance(call, FunctionCall) else "custom"
-        # A client knows its tools by the names it gave; only a namespaced name must be flattened.
-        name = self._names.wire_name((kind, call.name, call.namespace)) if call.namespace else call.name
+        name = self._names.client_name((kind, call.name, call.namespace or None))
         function_call = AnswerFunctionCallOut(id=call.call_id, name=name, args=arguments)
         return _candidate_piece([AnswerPartOut(function_call=function_call, thought_signature=self._take_signature())])
 

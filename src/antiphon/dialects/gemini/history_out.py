@@ -31,10 +31,9 @@ from antiphon.dialects.common.history import (
 )
 from antiphon.dialects.common.plain_history import PlainCalls, plain_history
 from antiphon.dialects.common.tool_errors import is_failed, tool_error_text, without_error_mark
-from antiphon.dialects.common.tool_names import key_of_call
+from antiphon.dialects.common.tool_names import ToolNames, key_of_call
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.gemini.content_out import AnyPartOut, ContentFromHub
-from antiphon.dialects.gemini.tools_out import GeminiToolNames
 from antiphon.dialects.gemini.wire import (
     GENERATED_ID_PREFIX,
     PREFIX,
@@ -70,7 +69,7 @@ class SystemAndContents(NamedTuple):
     contents: list[ContentOut]
 
 
-def history_from_hub(request: Request, names: GeminiToolNames, wire: GeminiWire, losses: Losses) -> SystemAndContents:
+def history_from_hub(request: Request, names: ToolNames, wire: GeminiWire, losses: Losses) -> SystemAndContents:
     """The contents of the conversation, with the system texts at its start."""
     missing_signature = _missing_signature(request, wire)
     plain = plain_contents(input_items(request), names, wire) if not missing_signature else None
@@ -82,7 +81,7 @@ def history_from_hub(request: Request, names: GeminiToolNames, wire: GeminiWire,
 
 
 def general_history_from_hub(
-    request: Request, names: GeminiToolNames, wire: GeminiWire, losses: Losses, missing_signature: str = ""
+    request: Request, names: ToolNames, wire: GeminiWire, losses: Losses, missing_signature: str = ""
 ) -> SystemAndContents:
     """Like `history_from_hub`, for any conversation: the items are put in order first."""
     history = build_history([_as_message_item(item) for item in input_items(request)], losses, wire.orphan_outputs)
@@ -97,7 +96,7 @@ def general_history_from_hub(
     return contents.finish()
 
 
-def plain_contents(items: list[ItemParam], names: GeminiToolNames, wire: GeminiWire) -> list[ContentOut] | None:
+def plain_contents(items: list[ItemParam], names: ToolNames, wire: GeminiWire) -> list[ContentOut] | None:
     """The contents of a plain conversation; None if it is not plain or cannot be sent unchanged."""
     turns = plain_history(items)
     if turns is None:
@@ -176,7 +175,7 @@ class _ContentWriter:
 
     def __init__(
         self,
-        names: GeminiToolNames,
+        names: ToolNames,
         wire: GeminiWire,
         losses: Losses,
         missing_signature: str,

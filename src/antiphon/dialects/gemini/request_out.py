@@ -26,9 +26,10 @@ from antiphon.dialects.common.request_fields import (
     requested_format,
     schema_rule,
 )
+from antiphon.dialects.common.tool_names import GEMINI_NAMES, ToolNames
 from antiphon.dialects.common.unknown_fields import is_handled_by_gateway
 from antiphon.dialects.gemini.history_out import history_from_hub
-from antiphon.dialects.gemini.tools_out import OPENAPI_SUBSET, OUTPUT_SUBSET, GeminiToolNames, ToolsFromHub
+from antiphon.dialects.gemini.tools_out import OPENAPI_SUBSET, OUTPUT_SUBSET, ToolsFromHub
 from antiphon.dialects.gemini.wire import (
     PREFIX,
     TOP_LEVEL_FIELDS,
@@ -58,7 +59,7 @@ def request_from_hub(request: Request, wire: GeminiWire = GeminiWire()) -> tuple
     refuse_empty_output(request)
     refuse_several_answers(request, PREFIX + "candidateCount")
     losses = Losses()
-    names = GeminiToolNames(request)
+    names = ToolNames.for_request(request, GEMINI_NAMES)
     history = history_from_hub(request, names, wire, losses)
     if not history.contents:
         raise InvalidValue("input: no content to send: expected at least one message with content", param="input")

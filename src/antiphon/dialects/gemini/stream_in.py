@@ -13,10 +13,10 @@ import msgspec
 
 from antiphon import sse
 from antiphon.dialects.common.stream_to_hub import StreamToHub, invalid_upstream_data
+from antiphon.dialects.common.tool_names import GEMINI_NAMES, ToolNames
 from antiphon.dialects.gemini.answer_in import AnswerToHub
 from antiphon.dialects.gemini.errors import error_in_answer
 from antiphon.dialects.gemini.response_wire import Chunk, PromptFeedbackIn, TextChunk, UsageIn
-from antiphon.dialects.gemini.tools_out import GeminiToolNames
 from antiphon.dialects.gemini.wire import GeminiWire
 from antiphon.protocol.codec import with_nesting_limit
 from antiphon.protocol.events import StreamEvent, TextRun
@@ -44,7 +44,8 @@ class EventsToHub(StreamToHub):
         wire: GeminiWire = GeminiWire(),  # noqa: B008
     ) -> None:
         super().__init__(initial_response, stamps)
-        self._answer = AnswerToHub(self._writer, self.losses, GeminiToolNames(request), stamps.new_id, wire.maker)
+        names = ToolNames.for_request(request, GEMINI_NAMES)
+        self._answer = AnswerToHub(self._writer, self.losses, names, stamps.new_id, wire.maker)
         self._usage: UsageIn | None = None
         self._finish_message = ""
         self._misses = 0

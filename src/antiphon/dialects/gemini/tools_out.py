@@ -6,7 +6,6 @@ are sent unchanged; hosted tools of other APIs are losses.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from typing import Any, Final, assert_never
 
@@ -18,7 +17,7 @@ from antiphon.dialects.common.narrowing import Narrowing, narrow_schema
 from antiphon.dialects.common.offered_tools import ToolsByName, tools_with_paths
 from antiphon.dialects.common.placeholders import type_of
 from antiphon.dialects.common.schema_budget import SchemaBudget
-from antiphon.dialects.common.tool_names import MAX_NAME_LENGTH, ToolKey, ToolNames, ToolRef
+from antiphon.dialects.common.tool_names import ToolNames, ToolRef
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.gemini.wire import (
     PREFIX,
@@ -47,7 +46,7 @@ from antiphon.protocol.tools import (
 class ToolsFromHub:
     """The tools of a request in wire form, with the losses."""
 
-    def __init__(self, request: Request, names: GeminiToolNames, wire: GeminiWire) -> None:
+    def __init__(self, request: Request, names: ToolNames, wire: GeminiWire) -> None:
         self.losses = Losses()
         self._names = names
         self._wire = wire
@@ -162,29 +161,6 @@ class ToolsFromHub:
         )
 
 
-class GeminiToolNames:
-    """`ToolNames` that puts `_` before names with an invalid first character."""
-
-    def __init__(self, request: Request) -> None:
-        self._names = ToolNames.for_request(request)
-        self._original_names = {
-            _with_prefix(name): name for name in self._names.wire_names if not VALID_FIRST_CHARACTER.match(name)
-        }
-
-    def wire_name(self, ref: ToolRef | ToolKey) -> str:
-        """The name that the server gets for a tool."""
-        name = self._names.wire_name(ref)
-        return name if VALID_FIRST_CHARACTER.match(name) else _with_prefix(name)
-
-    def original_tool(self, sent_name: str) -> ToolRef:
-        """The tool for a name that the server sent."""
-        return self._names.original_tool(self._original_names.get(sent_name, sent_name))
-
-
-def _with_prefix(name: str) -> str:
-    return f"_{name}"[:MAX_NAME_LENGTH]
-
-
 #: Function members that only clients of this dialect set: their wire name and our field name.
 NATIVE_MEMBERS: Final = {"response": "response", "responseJsonSchema": "response_json_schema", "behavior": "behavior"}
 MODES: Final = {"auto": "AUTO", "required": "ANY", "none": "NONE"}
@@ -256,4 +232,3 @@ OUTPUT_SUBSET: Final = Narrowing(
     ),
     references="inline_unless_plain",
 )
-VALID_FIRST_CHARACTER: Final = re.compile("[A-Za-z_]")

@@ -35,13 +35,12 @@ class AnswerToHub:
     ) -> None:
         self._writer = writer
         self._losses = losses
-        self._names = names
         self._wire = wire
         self._item_count = 0
         self._blocks: dict[int, _Block] = {}
         self._last_block: _Block | None = None  # the block whose item was announced last
         self._idle_block: _Block | None = None  # that block after it stopped, while its item is open
-        self._sendable_calls = SendableCalls("tool_use", losses, new_id)
+        self._sendable_calls = SendableCalls("tool_use", names, losses, new_id)
         #: The writer's key of the open text block, and its index; None if no text block is open.
         self.open_text_key: int | None = None
         self.open_text_index = -1
@@ -244,8 +243,7 @@ class AnswerToHub:
         if not block.name:
             self._losses.add(f"content[{index}]", "a call without a name")
             return
-        called = self._names.original_tool(block.name)
-        name = self._sendable_calls.name(called)
+        called = self._sendable_calls.tool(block.name)
         call = _CallBlock(
             initial_input=_compact_json(block.input),
             freeform_input=FreeformInput() if called.kind == "custom" else None,
@@ -253,7 +251,9 @@ class AnswerToHub:
         self._blocks[index] = call
         self._begin_item(call)
         announce = self._writer.open_call if call.freeform_input is None else self._writer.open_custom_call
-        announce(call.key, name=name, call_id=self._sendable_calls.id(block.id or ""), namespace=called.namespace)
+        announce(
+            call.key, name=called.name, call_id=self._sendable_calls.id(block.id or ""), namespace=called.namespace
+        )
         extra_fields = {
             name: value
             for name, value in _decode_members(raw).items()

@@ -19,7 +19,7 @@ from antiphon.dialects.common.call_arguments import arguments_as_object
 from antiphon.dialects.common.event_ordering import EventSequencer
 from antiphon.dialects.common.placeholders import type_of
 from antiphon.dialects.common.reasoning_texts import TEXT_PART, ReasoningParagraphs, reasoning_texts
-from antiphon.dialects.common.tool_names import ToolNames, key_of_call
+from antiphon.dialects.common.tool_names import MESSAGES_NAMES, ToolNames, key_of_call
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.messages.content_out import citation_from_hub
 from antiphon.dialects.messages.response_wire import (
@@ -102,7 +102,7 @@ class AnswerFromHub:
         self.open_text: OpenTextBlock | None = None
         self._losses = losses
         self._answer_losses = AnswerLosses(losses)
-        self._names = ToolNames.for_request(request)
+        self._names = ToolNames.for_request(request, MESSAGES_NAMES)
         self._items = EventSequencer(_item_key, (ItemAdded,), (ItemDone,))
         self._parts = EventSequencer(
             _part_key, (ContentPartAdded, SummaryPartAdded), (ContentPartDone, SummaryPartDone)
@@ -191,9 +191,9 @@ class AnswerFromHub:
         self._is_streamed = False
         match item:
             case FunctionCall():
-                return self._open_call(item, self._names.wire_name(key_of_call(item)))
+                return self._open_call(item, self._names.client_name(key_of_call(item)))
             case CustomToolCall():
-                name = self._names.wire_name(key_of_call(item))
+                name = self._names.client_name(key_of_call(item))
                 return [
                     *self._open_call(item, name),
                     self._block_delta(InputJsonDeltaOut(partial_json=freeform_tools.ARGUMENTS_PREFIX)),

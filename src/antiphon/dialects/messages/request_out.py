@@ -21,7 +21,7 @@ from antiphon.dialects.common.request_fields import (
     requested_format,
     schema_rule,
 )
-from antiphon.dialects.common.tool_names import ToolNames
+from antiphon.dialects.common.tool_names import MESSAGES_NAMES, ToolNames
 from antiphon.dialects.common.unknown_fields import is_handled_by_gateway
 from antiphon.dialects.messages.cache_marks_out import limit_cache_marks
 from antiphon.dialects.messages.history_out import history_from_hub
@@ -46,7 +46,7 @@ def request_from_hub(request: Request, wire: MessagesWire = MessagesWire()) -> t
     """The body for a server, with the losses."""
     refuse_several_answers(request)
     losses = Losses()
-    names = ToolNames.for_request(request)
+    names = ToolNames.for_request(request, MESSAGES_NAMES)
     offered = translate_tools_once(tools_from_hub, request, names, wire)
     losses.extend(offered.losses)
     choice, allowed = tool_choice_from_hub(request, offered.by_name, names, losses)

@@ -15,7 +15,7 @@ from msgspec.structs import asdict, replace
 
 from antiphon import sse
 from antiphon.dialects.common.stream_to_hub import StreamToHub, invalid_upstream_data
-from antiphon.dialects.common.tool_names import ToolNames
+from antiphon.dialects.common.tool_names import MESSAGES_NAMES, ToolNames
 from antiphon.dialects.messages.answer_in import AnswerToHub
 from antiphon.dialects.messages.errors import error_in_answer
 from antiphon.dialects.messages.lenient_decoding import LenientDecoder
@@ -61,7 +61,8 @@ class EventsToHub(StreamToHub):
         wire: MessagesWire = MessagesWire(),  # noqa: B008
     ) -> None:
         super().__init__(initial_response, stamps)
-        self._answer = AnswerToHub(self._writer, self.losses, ToolNames.for_request(request), stamps.new_id, wire)
+        names = ToolNames.for_request(request, MESSAGES_NAMES)
+        self._answer = AnswerToHub(self._writer, self.losses, names, stamps.new_id, wire)
         self._extra: dict[str, Raw] = dict(initial_response.extra or {})
         self._lenient_decoder: LenientDecoder | None = None
         self._usage = UsageIn()

@@ -35,7 +35,7 @@ from antiphon.dialects.common.request_fields import (
     requested_format,
 )
 from antiphon.dialects.common.tool_errors import mark_failure_in_text
-from antiphon.dialects.common.tool_names import ToolKind, ToolNames
+from antiphon.dialects.common.tool_names import OLLAMA_NAMES, ToolKind, ToolNames
 from antiphon.dialects.common.unknown_fields import is_handled_by_gateway, report_unknown_fields
 from antiphon.dialects.ollama.wire import (
     BODY_PREFIX,
@@ -69,7 +69,7 @@ def request_from_hub(request: Request, wire: OllamaWire = OllamaWire()) -> tuple
     refuse_empty_output(request)
     refuse_several_answers(request)
     losses = Losses()
-    names = ToolNames.for_request(request)
+    names = ToolNames.for_request(request, OLLAMA_NAMES)
     tools = translate_tools_once(_tools, request, names, wire)
     losses.extend(tools.losses)
     messages = _messages(request, names, wire, losses)

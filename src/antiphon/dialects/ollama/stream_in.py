@@ -14,7 +14,7 @@ from antiphon import sse
 from antiphon.dialects.common.envelope import seal_reasoning
 from antiphon.dialects.common.freeform_tools import FreeformInput
 from antiphon.dialects.common.stream_to_hub import StreamOutcome, StreamToHub, invalid_upstream_data
-from antiphon.dialects.common.tool_names import SendableCalls, ToolNames
+from antiphon.dialects.common.tool_names import OLLAMA_NAMES, SendableCalls, ToolNames
 from antiphon.dialects.ollama.errors import error_in_answer
 from antiphon.dialects.ollama.response_wire import AnswerCallIn, AnswerMessageIn, Chunk, TokenIn, TopTokenIn
 from antiphon.dialects.ollama.wire import OllamaWire
@@ -55,7 +55,9 @@ class EventsToHub(StreamToHub):
         wire: OllamaWire = OllamaWire(),  # noqa: B008
     ) -> None:
         super().__init__(initial_response, stamps)
-        self._answer = _Answer(self._writer, self.losses, ToolNames.for_request(request), stamps, wire.maker)
+        self._answer = _Answer(
+            self._writer, self.losses, ToolNames.for_request(request, OLLAMA_NAMES), stamps, wire.maker
+        )
         self._usage: Usage | None = None
 
     def feed(self, frame: sse.Frame) -> list[StreamEvent]:
@@ -111,8 +113,7 @@ class _Answer:
         self._writer = writer
         self._maker = maker
         self._losses = losses
-        self._names = names
-        self._calls = SendableCalls("message.tool_calls", losses, stamps.new_id)
+        self._calls = SendableCalls("message.tool_calls", names, losses, stamps.new_id)
         self._items = 0
         self._message: int | None = None
         self._reasoning: int | None = None
@@ -158,8 +159,8 @@ class _Answer:
         if call.function is None or not call.function.name:
             self._losses.add("message.tool_calls", "a call without a name")
             return
-        called = self._names.original_tool(call.function.name)
-        name, call_id, key = self._calls.name(called), self._calls.id(call.id or ""), self._next_key()
+        called = self._calls.tool(call.function.name)
+        name, call_id, key = called.name, self._calls.id(call.id or ""), self._next_key()
         given = call.function.arguments
         arguments = given if isinstance(given, str) else msgspec.json.encode(given or {}).decode()
         if called.kind == "custom":

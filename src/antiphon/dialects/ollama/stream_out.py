@@ -25,7 +25,7 @@ from antiphon.dialects.common.response_errors import (
     raise_unless_ended,
 )
 from antiphon.dialects.common.timestamps import rfc3339
-from antiphon.dialects.common.tool_names import ToolKind, ToolNames
+from antiphon.dialects.common.tool_names import OLLAMA_NAMES, ToolKind, ToolNames
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.ollama.errors import error_line
 from antiphon.dialects.ollama.response_wire import (
@@ -121,7 +121,7 @@ class _Answer:
 
     def __init__(self, request: Request, losses: Losses) -> None:
         self._losses = losses
-        self._names = ToolNames.for_request(request)
+        self._names = ToolNames.for_request(request, OLLAMA_NAMES)
         self._is_generated = GENERATE in (request.extra or {})
         self._template = LineOut(model=request.model or "", created_at=rfc3339(0))
         self._streamed: set[int] = set()  # output indexes of items whose content was streamed
@@ -226,8 +226,7 @@ class _Answer:
             self._losses.add(f"output[{at}]", f"the call of {call.name!r}", "it is truncated")
             return []
         kind: ToolKind = "function" if isinstance(call, FunctionCall) else "custom"
-        # A client knows its tools by the names it gave; only a namespaced name must be flattened.
-        name = self._names.wire_name((kind, call.name, call.namespace)) if call.namespace else call.name
+        name = self._names.client_name((kind, call.name, call.namespace or None))
         function = AnswerFunctionOut(index=self._calls, name=name, arguments=arguments)
         self._calls += 1
         return [_Piece(calls=(AnswerCallOut(id=call.call_id, function=function),))]

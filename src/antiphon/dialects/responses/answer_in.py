@@ -14,7 +14,7 @@ from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
 from antiphon.dialects.common.freeform_tools import FreeformInput
-from antiphon.dialects.common.tool_names import ToolNames, ToolRef
+from antiphon.dialects.common.tool_names import PLAIN_NAMES, ToolNames, ToolRef
 from antiphon.dialects.responses.errors import decode_error, error_in_answer
 from antiphon.dialects.responses.item_content import ItemContent
 from antiphon.dialects.responses.item_tracker import (
@@ -33,6 +33,7 @@ from antiphon.dialects.responses.response_wire import (
     usage_to_hub,
 )
 from antiphon.dialects.responses.server_form import ServerForm
+from antiphon.dialects.responses.tools_out import NativeNames
 from antiphon.dialects.responses.wire import ResponsesWire
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.events import (
@@ -73,7 +74,9 @@ class ResponseNormalizer:
         self.form = ServerForm(request, initial_response, wire, self.content.seal)
         self.item_of_event: UpstreamItem | None = None  # the item of the event that is being read
         self._max_output_tokens = request.max_output_tokens or None
-        self._names = ToolNames.for_request(request) if wire.extension_tools == "flatten" else None
+        is_flat = wire.extension_tools == "flatten"
+        self._flat_names = ToolNames.for_request(request, PLAIN_NAMES) if is_flat else None
+        self._native_names = NativeNames.for_request(request)
         self._initial_form = ABSENT_JSON
         self._unannounced_items: list[UpstreamItem] = []
         self._unsettled: list[UpstreamItem] = []
@@ -319,8 +322,10 @@ class ResponseNormalizer:
 
     def _announce_call(self, item: UpstreamItem) -> None:
         called = ToolRef("custom" if item.kind == "custom" else "function", item.name or "", item.namespace)
-        if self._names is not None and item.kind == "call":
-            called = self._names.original_tool(called.name)
+        if self._flat_names is None:
+            called = called._replace(name=self._native_names.original_name(called.name, called.namespace))
+        elif item.kind == "call":
+            called = self._flat_names.original_tool(called.name)
             item.freeform_input = FreeformInput() if called.kind == "custom" else None
         announce = self.writer.open_custom_call if called.kind == "custom" else self.writer.open_call
         announce(item.key, name=called.name, namespace=called.namespace, call_id=item.call_id or "", id=item.id)

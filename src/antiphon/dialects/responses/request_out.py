@@ -33,7 +33,7 @@ from antiphon.dialects.common.request_fields import refuse_several_answers
 from antiphon.dialects.common.tool_errors import mark_failure_in_text
 from antiphon.dialects.common.unknown_fields import REDUNDANT_FIELDS, is_handled_by_gateway
 from antiphon.dialects.dialect import ServerDialectName
-from antiphon.dialects.responses.tools_out import FlatTools
+from antiphon.dialects.responses.tools_out import FlatTools, NativeTools
 from antiphon.dialects.responses.wire import ResponsesWire
 from antiphon.errors import UnsupportedParameter
 from antiphon.protocol import codec
@@ -86,11 +86,10 @@ def request_from_hub(request: Request, wire: ResponsesWire = ResponsesWire()) ->
     request = _with_supported_effort(request, wire, losses)
     accepts_marks = matches_any(request.model or "", wire.breakpoint_models)
     request = _with_cache_options(_without_tool_marks(request, losses), accepts_marks, losses)
-    flat = FlatTools(request, losses) if wire.extension_tools == "flatten" else None
+    tools = FlatTools(request, losses) if wire.extension_tools == "flatten" else NativeTools(request)
     if isinstance(request.input, list):
-        request = _InputRewriter(wire, losses, flat, accepts_marks).rewrite(request, request.input)
-    if flat is not None:
-        request = replace(request, tools=flat.tools, tool_choice=flat.flatten_choice(request.tool_choice))
+        request = _InputRewriter(wire, losses, tools, accepts_marks).rewrite(request, request.input)
+    request = tools.rewrite_request(request)
     request = _without_foreign_tools(_without_foreign_fields(request, losses), losses)
     if "text.format" in wire.lacks:
         _check_format(request)
@@ -109,10 +108,12 @@ def _check_format(request: Request) -> None:
 class _InputRewriter:
     """Rewrites the input items of one request for the server."""
 
-    def __init__(self, wire: ResponsesWire, losses: Losses, flat: FlatTools | None, accepts_marks: bool) -> None:
+    def __init__(
+        self, wire: ResponsesWire, losses: Losses, tools: FlatTools | NativeTools, accepts_marks: bool
+    ) -> None:
         self._wire = wire
         self._losses = losses
-        self._flat_tools = flat
+        self._tools = tools
         self._accepts_marks = accepts_marks
         self._outputs_as_parts = False
 
@@ -122,7 +123,7 @@ class _InputRewriter:
         return replace(request, input=[item for item in new_items if item is not None])
 
     def _rewrite_item(self, item: ItemParam, path: str) -> ItemParam | None:
-        match self._flat_tools.flatten_item(item, path) if self._flat_tools else item:
+        match self._tools.rewrite_item(item, path):
             case None:
                 return None
             case MessageParam() as item:

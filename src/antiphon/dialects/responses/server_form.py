@@ -16,6 +16,7 @@ from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
 from antiphon.dialects.responses.response_wire import DECODE_ERRORS, string_or_number, usage_to_hub
+from antiphon.dialects.responses.tools_out import NativeNames
 from antiphon.dialects.responses.wire import ResponsesWire
 from antiphon.errors import ClientFault
 from antiphon.protocol import codec
@@ -135,7 +136,10 @@ class ServerForm:
         sent = make_initial_response(self._request, id="", created_at=0)
         changed = [name for name in CLIENT_SETTINGS if getattr(sent, name) != getattr(self._initial_response, name)]
         changed += [name for name in CLIENT_SETTINGS if name in self._wire.lacks]
-        return changed if self._wire.extension_tools == "keep" else [*changed, "tools", "tool_choice"]
+        sends_other_tools = (
+            self._wire.extension_tools == "flatten" or not NativeNames.for_request(self._request).is_identity
+        )
+        return [*changed, "tools", "tool_choice"] if sends_other_tools else changed
 
 
 class _Field(NamedTuple):

@@ -1,12 +1,15 @@
-"""Turns extension tools into plain functions, for servers that support only these.
+"""Gives tools the form and the names that the server takes. Calls in the history are renamed alike, and `answer_in`
+translates calls back.
 
-Namespaces are flattened, custom tools become functions with one string, and `additional_tools` items join the other
-tools. Calls in the history are renamed alike. Hosted tools are losses. `answer_in` translates the calls back.
+`NativeTools` is for servers that support extension tools: it replaces only names that the server refuses. `FlatTools`
+is for servers that support only functions. Namespaces are flattened, custom tools become functions with one string, and
+`additional_tools` items join the other tools. Hosted tools are losses.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
@@ -14,7 +17,15 @@ from msgspec.structs import replace
 from antiphon.dialects.common import freeform_tools
 from antiphon.dialects.common.offered_tools import ToolsByName, flatten_tools
 from antiphon.dialects.common.placeholders import type_of
-from antiphon.dialects.common.tool_names import ToolNames, ToolRef, key_of_call
+from antiphon.dialects.common.tool_names import (
+    PLAIN_NAMES,
+    ToolKey,
+    ToolNames,
+    ToolRef,
+    has_additional_tools,
+    key_of_call,
+    tools_of_request,
+)
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.protocol.items import (
     AdditionalTools,
@@ -34,29 +45,130 @@ from antiphon.protocol.tools import (
     AllowedToolsParam,
     CustomTool,
     FunctionToolParam,
+    NamespaceTool,
     SpecificCustom,
     SpecificFunction,
     SpecificToolChoice,
     ToolChoiceParam,
+    ToolList,
     ToolParam,
+    UnknownTool,
     UnknownToolChoice,
 )
+
+MemberTool = FunctionToolParam | CustomTool | UnknownTool
+Choice = TypeVar("Choice", bound=SpecificFunction | SpecificCustom | UnknownToolChoice)
+
+
+class NativeNames:
+    """The names of tools on servers that support custom tools and namespaces. Each namespace has its own names."""
+
+    def __init__(self, tools: Sequence[ToolParam]) -> None:
+        tools_of: dict[str | None, list[ToolParam]] = {None: []}
+        for tool in tools:
+            if isinstance(tool, NamespaceTool):
+                tools_of.setdefault(tool.name, []).extend(tool.tools)
+            else:
+                tools_of[None].append(tool)
+        self._names = {namespace: ToolNames(members, PLAIN_NAMES) for namespace, members in tools_of.items()}
+        self.is_identity = all(names.is_identity for names in self._names.values())
+
+    @classmethod
+    def for_request(cls, request: Request) -> NativeNames:
+        """The names of all tools of the request, in `tools` or in `additional_tools` items."""
+        tools = request.tools
+        if type(tools) is not ToolList or has_additional_tools(request):
+            return cls(tools_of_request(request))
+        return tools.derive_once(cls, lambda: cls(tools))
+
+    def wire_name(self, key: ToolKey) -> str:
+        """The name that the server gets for a tool. Its kind and its namespace stay."""
+        kind, name, namespace = key
+        return self._names.get(namespace, self._names[None]).wire_name((kind, name, None))
+
+    def original_name(self, sent_name: str, namespace: str | None) -> str:
+        """The name of the tool that the server calls."""
+        names = self._names.get(namespace)
+        return names.original_tool(sent_name).name if names else sent_name
+
+
+class NativeTools:
+    """Replaces names that the server refuses. Everything else of tools, calls and choices stays."""
+
+    def __init__(self, request: Request) -> None:
+        self._names = NativeNames.for_request(request)
+
+    def rewrite_request(self, request: Request) -> Request:
+        """Rename the tools and the tool choice of the request."""
+        if self._names.is_identity:
+            return request
+        tools = self._rename_tools(request.tools) if request.tools else request.tools
+        return replace(request, tools=tools, tool_choice=self._rename_choice(request.tool_choice))
+
+    def rewrite_item(self, item: ItemParam, path: str) -> ItemParam:
+        """Rename the tool that an item of the history calls, or the tools that it adds."""
+        del path
+        match item:
+            case FunctionCallParam() | CustomToolCallParam():
+                name = self._names.wire_name(key_of_call(item))
+                return item if name == item.name else replace(item, name=name)
+            case AdditionalTools() if not self._names.is_identity:
+                return replace(item, tools=self._rename_tools(item.tools))
+            case _:
+                return item
+
+    def _rename_tools(self, tools: Sequence[ToolParam]) -> list[ToolParam]:
+        renamed: list[ToolParam] = []
+        for tool in tools:
+            match tool:
+                case FunctionToolParam() | CustomTool():
+                    renamed.append(self._rename_tool(tool, None))
+                case NamespaceTool():
+                    members = [self._rename_tool(member, tool.name) for member in tool.tools]
+                    renamed.append(replace(tool, tools=members))
+                case _:
+                    renamed.append(tool)
+        return renamed
+
+    def _rename_tool(self, tool: MemberTool, namespace: str | None) -> MemberTool:
+        match tool:
+            case FunctionToolParam():
+                return replace(tool, name=self._names.wire_name(("function", tool.name, namespace)))
+            case CustomTool():
+                return replace(tool, name=self._names.wire_name(("custom", tool.name, namespace)))
+            case _:
+                return tool
+
+    def _rename_choice(self, choice: ToolChoiceParam | None | UnsetType) -> ToolChoiceParam | None | UnsetType:
+        match choice:
+            case SpecificFunction() | SpecificCustom():
+                return self._rename_named_choice(choice)
+            case AllowedToolsParam():
+                return replace(choice, tools=[self._rename_named_choice(tool) for tool in choice.tools])
+            case _:
+                return choice
+
+    def _rename_named_choice(self, choice: Choice) -> Choice:
+        if isinstance(choice, UnknownToolChoice):
+            return choice
+        return replace(choice, name=self._names.wire_name(ToolRef.from_choice(choice)))
 
 
 class FlatTools:
     """The tools of one request as plain functions, by their names on the wire."""
 
     def __init__(self, request: Request, losses: Losses) -> None:
-        self._names = ToolNames.for_request(request)
+        self._names = ToolNames.for_request(request, PLAIN_NAMES)
         self._losses = losses
         self._offered_tools: ToolsByName[ToolParam] = ToolsByName(losses)
         self._offer_tools(request.tools or (), "tools")
 
-    @property
-    def tools(self) -> list[ToolParam] | UnsetType:
-        return list(self._offered_tools.by_name.values()) or UNSET
+    def rewrite_request(self, request: Request) -> Request:
+        """Rewrite the tools and the tool choice, after all items."""
+        tools = list(self._offered_tools.by_name.values())
+        return replace(request, tools=tools or UNSET, tool_choice=self._flatten_choice(request.tool_choice))
 
-    def flatten_item(self, item: ItemParam, path: str) -> ItemParam | None:
+    def rewrite_item(self, item: ItemParam, path: str) -> ItemParam | None:
         """Rewrite an item of the history for the server. None if the server cannot take it."""
         match item:
             case AdditionalTools():
@@ -85,7 +197,7 @@ class FlatTools:
             case _:
                 return item
 
-    def flatten_choice(self, choice: ToolChoiceParam | None | UnsetType) -> ToolChoiceParam | None | UnsetType:
+    def _flatten_choice(self, choice: ToolChoiceParam | None | UnsetType) -> ToolChoiceParam | None | UnsetType:
         """Rewrite the tool choice. A choice of a tool that is not offered is a loss."""
         match choice:
             case SpecificFunction() | SpecificCustom() as named:
