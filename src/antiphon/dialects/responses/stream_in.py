@@ -113,9 +113,10 @@ class EventsToHub:
     def _feed_with_unknown_members(self, frame: sse.Frame) -> list[StreamEvent]:
         try:
             event = _decode(frame.data)
-        except DECODE_ERRORS:
+            require_valid_json(frame.data)  # unknown members are decoded later
+        except (*DECODE_ERRORS, UpstreamFault):
             return self._feed_unusual(frame)
-        return self._feed_decoded(event, frame)
+        return self._feed_valid(event, frame)
 
     def _feed_decoded(self, event: ServerEvent, frame: sse.Frame) -> list[StreamEvent]:
         if event.type not in DELTA_TYPES:
