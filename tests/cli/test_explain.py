@@ -48,7 +48,7 @@ def test_explain_succeeds_for_uncertain_findings() -> None:
     code, output = run({"model": "m", "messages": [{"role": "developer", "content": "Hi"}]}, "--dialect", "chat")
     assert code == OK
     assert "perhaps  messages[0].role" in output
-    assert "    profile setting: quirks: developer_as_system" in output
+    assert '    profile setting: wire.developer = "system" or quirks: developer_as_system' in output
 
 
 def test_explain_checks_a_body_against_a_profile(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from tests.gateway.scripted import target
 
 from antiphon import sse
 from antiphon.dialects import responses
-from antiphon.dialects.responses.stream_out import MESSAGE_END
+from antiphon.dialects.responses.stream_out import MESSAGE_END, with_complete_usage
 from antiphon.errors import StorageUnavailable, UpstreamFault
 from antiphon.gateway.pipe import LOSSES_EVENT, Pipe
 from antiphon.gateway.preparation import prepare_request
@@ -64,7 +64,8 @@ def test_pipe_translates_a_whole_stream() -> None:
     events = read(out)
     assert find_violations(events) == []
     assert pipe.has_ended
-    assert pipe.response == fold_events(events)
+    assert pipe.response is not None
+    assert with_complete_usage(pipe.response) == fold_events(events)
     assert pipe.error is None
     assert pipe.finish() == b""
 
@@ -236,7 +237,8 @@ def test_response_that_cannot_be_stored_fails() -> None:
     assert find_violations(events) == []
     assert pipe.response is not None
     assert (pipe.response.status, pipe.response.error and pipe.response.error.code) == ("failed", "storage_unavailable")
-    assert fold_events(events) == pipe.response
+    assert pipe.response is not None
+    assert fold_events(events) == with_complete_usage(pipe.response)
 
 
 def test_failed_response_does_not_hold_its_end() -> None:
@@ -276,5 +278,6 @@ def test_pipe_for_websockets_emits_one_message_per_event() -> None:
     pipe = turn.make_pipe(writer, separator=MESSAGE_END)
     messages = pipe.feed(STREAM).split(MESSAGE_END)
     assert find_violations(events := [decode_event(message) for message in messages]) == []
-    assert fold_events(events) == pipe.response
+    assert pipe.response is not None
+    assert fold_events(events) == with_complete_usage(pipe.response)
     assert len(events) == len(read(make_pipe().feed(STREAM)))
