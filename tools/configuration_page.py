@@ -117,6 +117,7 @@ allowed_origins = ["https://app.example.com"]  # browser origins that may call
 max_body_mib = 64
 max_answer_mib = 64
 max_output_items = 1000
+default_model = "fast"                         # of requests that name no model
 websocket = true                               # on /v1/responses
 style = "standard"                             # standard | older; default: the form that most clients read
 public_metrics = false                         # true: /metrics needs no key

@@ -112,6 +112,20 @@ def test_unprintable_name_is_refused(name: str) -> None:
     assert "keys[0].name: expected" in problems_of(Config(keys=[replace(KEY, name=name)]))[0]
 
 
+@pytest.mark.parametrize("model", ["mock-1", "lab/x", "local"])
+def test_default_model_that_an_upstream_serves_is_accepted(model: str) -> None:
+    lab = replace(LAB, models=["mock-*", ModelRule(from_="lab/*", to="*")])
+    assert problems_of(Config(server=ServerConfig(default_model=model), upstreams=[lab, LOCAL])) == []
+
+
+@pytest.mark.parametrize("model", ["other", ""])
+def test_default_model_that_no_upstream_serves_is_refused(model: str) -> None:
+    config = Config(server=ServerConfig(default_model=model), upstreams=[replace(LAB, models=["mock-*"]), LOCAL])
+    assert problems_of(config) == [
+        f'server.default_model: expected a model that an upstream serves, such as "mock-*", "local", got "{model}"'
+    ]
+
+
 def test_duplicate_upstream_name_is_refused() -> None:
     assert problems_of(Config(upstreams=[LAB, LOCAL, LAB])) == [
         "upstreams[2].name: duplicate name 'lab': each upstream needs a different name"

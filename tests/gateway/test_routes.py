@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET
 
-from antiphon.config import Config, ModelRule, Timeouts, UpstreamConfig
+from antiphon.config import Config, ModelRule, ServerConfig, Timeouts, UpstreamConfig
 from antiphon.dialects.responses import ResponsesWire
 from antiphon.errors import ApiError
 from antiphon.gateway.routes import (
@@ -19,6 +22,7 @@ from antiphon.gateway.routes import (
     dialect_at_path,
     is_turn_path,
 )
+from antiphon.protocol.request import Request
 
 WIRE = ResponsesWire(no_reasoning_models=("*",))
 
@@ -183,3 +187,30 @@ def test_overlong_model_name_is_not_remembered() -> None:
 def test_path_determines_the_dialect_and_whether_it_is_a_turn(path: str, dialect: str, asks: bool) -> None:
     assert dialect_at_path(path).name == dialect
     assert is_turn_path(path) is asks
+
+
+@pytest.mark.parametrize("model", [UNSET, None, ""])
+def test_request_without_a_model_gets_the_default_model(model: Any) -> None:
+    upstreams = [lab(models=["a", "b-*"])]
+    routes = Routes(Config(server=ServerConfig(default_model="b-1"), upstreams=upstreams), {}, {})
+    assert routes.with_model(Request(model=model, input="Hi")) == Request(model="b-1", input="Hi")
+    assert routes.with_model(Request(model="a", input="Hi")) == Request(model="a", input="Hi")
+    without_default = Routes(Config(upstreams=upstreams), {}, {})
+    assert without_default.with_model(Request(model=model)) == Request(model=model)
+
+
+@pytest.mark.parametrize(
+    ("upstreams", "default"),
+    [
+        ([lab(models=["a"])], "a"),
+        ([lab(models=[ModelRule(from_="fast", to="a")])], "fast"),
+        ([lab(models=["a"]), lab("other", models=["a"])], "a"),
+        ([lab(models=["a", "b"])], None),
+        ([lab(models=["a"]), lab("other", models=["b"])], None),
+        ([lab(models=["a", "b-*"])], None),
+        ([lab(models=["*"])], None),
+        ([], None),
+    ],
+)
+def test_only_listed_model_is_the_default_model(upstreams: list[UpstreamConfig], default: str | None) -> None:
+    assert Routes(Config(upstreams=upstreams), {}, {}).default_model == default

@@ -44,8 +44,9 @@ async def enqueue_response(
         raise ApiError(message, code="overloaded", status=503, retry_after=10)
     queued = replace(turn.initial_response, status=ResponseStatus.QUEUED)
     record, item_ids, _ = recorder.make_record(queued)
-    # The runner always streams, whatever this client wants.
-    stored_request = codec.encode(replace(request, stream=UNSET, stream_options=UNSET))
+    # The runner always streams, whatever this client wants. A later change of the default model has no effect.
+    model = turn.prepared.request.model
+    stored_request = codec.encode(replace(request, model=model, stream=UNSET, stream_options=UNSET))
     await store.enqueue(owner, record, item_ids, stored_request)
     exchange.log_entry.is_deferred = True
     services.background.wake()

@@ -55,6 +55,7 @@ def find_problems(config: Config, environ: Mapping[str, str]) -> Iterator[Proble
     for index, upstream in enumerate(config.upstreams):
         for path, message in _upstream_problems(upstream, environ):
             yield Problem(("upstreams", index, *path), message)
+    yield from _default_model_problems(config)
     yield from _duplicate_name_problems(config)
     for index, key in enumerate(config.keys):
         for path, message in _key_problems(key, environ):
@@ -87,6 +88,17 @@ def _server_problems(server: ServerConfig) -> Iterator[Problem]:
         if not ORIGIN_FORM.fullmatch(origin):
             expectation = 'expected scheme, host and an optional port, such as "https://app.example.com"'
             yield Problem(("server", "allowed_origins", index), f"{expectation}, got {as_toml(origin)}")
+
+
+def _default_model_problems(config: Config) -> Iterator[Problem]:
+    model = config.server.default_model
+    if model is None or (model and any(upstream.upstream_model(model) is not None for upstream in config.upstreams)):
+        return
+    names = [as_toml(name) for upstream in config.upstreams for name in upstream.model_names()]
+    yield Problem(
+        ("server", "default_model"),
+        f"expected a model that an upstream serves, such as {', '.join(names[:5])}, got {as_toml(model)}",
+    )
 
 
 def _upstream_problems(upstream: UpstreamConfig, environ: Mapping[str, str]) -> Iterator[Problem]:

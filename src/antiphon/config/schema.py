@@ -71,6 +71,13 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             "(`max_output_items`); an answer that is not streamed is a 502.",
         ),
     ] = 1000
+    default_model: Annotated[
+        str | None,
+        Meta(
+            description="The model of requests that name none; an upstream must serve it. Absent: the only model that "
+            "the upstreams list, if they list one name and no pattern; otherwise such requests are refused."
+        ),
+    ] = None
     websocket: Annotated[
         bool,
         Meta(description="Whether `/v1/responses` accepts WebSockets. If not, an upgrade is answered with 426."),
@@ -196,15 +203,18 @@ class UpstreamConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             (size for pattern, size in self.context.items() if upstream_model_name(pattern, model) is not None), None
         )
 
+    def model_names(self) -> list[str]:
+        """The names and patterns of models that clients use, each once."""
+        return list(dict.fromkeys(rule if isinstance(rule, str) else rule.from_ for rule in self.models))
+
     def listed_models(self) -> list[str]:
         """The model names without patterns, each once."""
-        names = [rule if isinstance(rule, str) else rule.from_ for rule in self.models]
-        return [name for name in dict.fromkeys(names) if not is_pattern(name)]
+        return [name for name in self.model_names() if not is_pattern(name)]
 
     @property
     def has_patterns(self) -> bool:
         """Whether it serves models by pattern."""
-        return any(is_pattern(rule if isinstance(rule, str) else rule.from_) for rule in self.models)
+        return any(map(is_pattern, self.model_names()))
 
 
 class KeyConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

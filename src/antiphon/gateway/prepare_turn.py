@@ -71,6 +71,7 @@ async def prepare_turn(
 ) -> PreparedTurn:
     """Prepares the turn of a request. `losses` are those of its translation to the hub. With `keeps_history` the turn
     is recorded although it is not stored. `strict` refuses lossy translation; None means the upstream's setting."""
+    request = services.routes.with_model(request)
     target = _route(services, request, log_entry, trace)
     if strict is None:
         strict = target.upstream.config.losses == "strict"

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from antiphon import __version__
 from antiphon.config import Config, Timeouts, UpstreamConfig
+from antiphon.config.model_rules import is_pattern
 from antiphon.dialects.common.refused_reasoning import RefusedPart
 from antiphon.dialects.dialect import ClientDialect, ServerDialect
 from antiphon.dialects.registry import CLIENT_DIALECTS, HUB_DIALECT, SERVER_DIALECTS, Wire
@@ -144,6 +145,11 @@ class Routes:
             _make_upstream(config, upstream_config, environ, addresses) for upstream_config in config.upstreams
         ]
         self._targets: dict[str, Target] = {}
+        self.default_model = config.server.default_model or _only_model(config)
+
+    def with_model(self, request: Request) -> Request:
+        """The request with the default model if it names none. An empty name is none."""
+        return request if request.model or not self.default_model else replace(request, model=self.default_model)
 
     def find(self, model: object) -> Target:
         """The target for a client-side model name."""
@@ -172,12 +178,15 @@ class Routes:
         )
 
     def _examples(self) -> str:
-        names = [
-            rule if isinstance(rule, str) else rule.from_
-            for upstream in self.upstreams
-            for rule in upstream.config.models
-        ]
+        names = [name for upstream in self.upstreams for name in upstream.config.model_names()]
         return ", ".join(map(repr, names[:5])) + (", …" if len(names) > 5 else "")
+
+
+def _only_model(config: Config) -> str | None:
+    """The only name that the upstreams list; None if they list several, or a pattern."""
+    names = {name for upstream in config.upstreams for name in upstream.model_names()}
+    name = names.pop() if len(names) == 1 else None
+    return name if name and not is_pattern(name) else None
 
 
 def _make_upstream(
