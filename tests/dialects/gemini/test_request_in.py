@@ -249,7 +249,7 @@ def test_plain_text_sets_no_format_and_native_formats_pass_through() -> None:
         ({"thinkingLevel": "HIGH"}, ReasoningConfigParam(effort="high")),
         ({"thinkingBudget": 0}, ReasoningConfigParam(effort="none")),
         (
-            {"thinkingBudget": EFFORT_BUDGETS["medium"], "includeThoughts": True},
+            {"thinkingLevel": "MEDIUM", "includeThoughts": True},
             ReasoningConfigParam(effort="medium", summary="auto"),
         ),
     ],
@@ -268,6 +268,7 @@ def test_thinking_becomes_effort_where_the_hub_has_a_value(
     [
         ({"thinkingBudget": -1}, None),
         ({"thinkingBudget": 5000}, "medium"),
+        ({"thinkingBudget": EFFORT_BUDGETS["medium"], "includeThoughts": True}, "medium"),
         ({"thinkingLevel": "GALAXY"}, None),
         ({"thinkingLevel": "LOW", "newest": 1}, "low"),
         ({"thinkingLevel": "LOW", "thinkingBudget": 100}, "low"),

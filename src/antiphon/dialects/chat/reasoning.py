@@ -11,10 +11,11 @@ import json
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
 from antiphon.dialects.chat.wire import REASONING_DETAILS, ChatWire, MessageIn
+from antiphon.dialects.common.effort import EFFORT_OF_WORD, effort_of
 from antiphon.dialects.common.envelope import Envelope, client_maker, seal_reasoning, unseal_reasoning
 from antiphon.dialects.common.surrogates import SurrogateJoiner
 from antiphon.protocol import codec
@@ -22,6 +23,20 @@ from antiphon.protocol.content import Content, ReasoningText, SummaryText
 from antiphon.protocol.items import ReasoningParam
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.open_items import TextPieces
+from antiphon.protocol.request import ReasoningEffort
+
+
+def effort_of_settings(raw: Raw | None) -> ReasoningEffort | UnsetType:
+    """The effort in OpenRouter's settings for reasoning, which are a word, a number of tokens, or a switch (RSN-4)."""
+    match msgspec.json.decode(raw) if raw is not None else None:
+        case {"effort": str() as word}:
+            return EFFORT_OF_WORD.get(word, UNSET)
+        case {"max_tokens": int() as budget} if budget > 0:
+            return effort_of(budget)
+        case {"enabled": bool() as is_enabled}:
+            return "medium" if is_enabled else "none"
+        case _:
+            return UNSET
 
 
 class ReasoningCollector:

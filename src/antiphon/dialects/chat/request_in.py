@@ -12,9 +12,11 @@ from typing import Final, TypeVar, get_args
 from msgspec import UNSET, Raw, UnsetType
 
 from antiphon.dialects.chat.history_in import history_to_hub
+from antiphon.dialects.chat.reasoning import effort_of_settings
 from antiphon.dialects.chat.tools_in import tool_choice_to_hub, tools_to_hub
 from antiphon.dialects.chat.wire import (
     PREFIX,
+    REASONING_SETTINGS,
     STREAM_OPTIONS,
     JsonSchemaFormatIn,
     RequestIn,
@@ -52,6 +54,7 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
     if chat.n and chat.n > 1:
         extra[PREFIX + "n"] = Raw(codec.encode(chat.n))
     effort = _hub_value(chat.reasoning_effort, EFFORT_OF_WORD, "reasoning_effort", extra)
+    effort = effort or effort_of_settings(extra.get(REASONING_SETTINGS))
     verbosity = _hub_value(chat.verbosity, VERBOSITY_OF_WORD, "verbosity", extra)
     format = _format_to_hub(chat, losses, extra)
     request = Request(

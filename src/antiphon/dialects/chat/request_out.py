@@ -14,9 +14,11 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from antiphon.dialects.chat.forced_tools import ForcedTools
 from antiphon.dialects.chat.history_out import history_from_hub
+from antiphon.dialects.chat.reasoning import effort_of_settings
 from antiphon.dialects.chat.tools_out import report_tool_loss, tool_choice_from_hub, tools_from_hub
 from antiphon.dialects.chat.wire import (
     PREFIX,
+    REASONING_SETTINGS,
     STREAM_OPTIONS,
     ChatWire,
     JsonSchemaOut,
@@ -210,6 +212,8 @@ def _cache_options(
 def _effort(request: Request, wire: ChatWire, losses: Losses) -> ReasoningEffort | None | UnsetType:
     """RSN-4: replace a reasoning effort that the server does not support by the nearest one."""
     effort = request.reasoning.effort if request.reasoning else UNSET
+    if effort and effort == effort_of_settings((request.extra or {}).get(REASONING_SETTINGS)):
+        return UNSET  # the client's own settings are sent
     if not effort or not wire.efforts:
         return effort
     return supported_effort(effort, wire.efforts, losses)
@@ -225,7 +229,7 @@ def _extra_from_hub(request: Request, body: RequestOut, wire: ChatWire, losses: 
             if equivalent_name in wire.fields or equivalent_name in wire.pass_fields
             else name.removeprefix(PREFIX)
         )
-        if name == STREAM_OPTIONS or is_handled_by_gateway(name, raw, request):
+        if name == STREAM_OPTIONS or (name != REASONING_SETTINGS and is_handled_by_gateway(name, raw, request)):
             continue
         if (wire_name in RESERVED_FIELDS and name != SEVERAL_ANSWERS) or (
             wire_name in RequestOut.__struct_fields__ and getattr(body, wire_name) is not UNSET

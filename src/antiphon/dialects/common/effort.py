@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.request import ReasoningEffort
+from antiphon.protocol.request import ReasoningEffort, Request
 
 #: The budgets are those of servers that have both forms; `none` is a budget of zero.
 EFFORT_BUDGETS: Final[dict[ReasoningEffort, int]] = {
@@ -24,6 +26,16 @@ def effort_of(budget: int) -> ReasoningEffort:
     return next((word for word, tokens in EFFORT_BUDGETS.items() if budget <= tokens), "max")
 
 
+def token_budget(request: Request) -> int | None:
+    """The budget for reasoning that the client counted in tokens; None if it gave none, or left it to the model."""
+    for field, member in BUDGET_MEMBERS.items():
+        value = msgspec.json.decode((request.extra or {}).get(field, b"null"))
+        budget = value.get(member) if isinstance(value, dict) else None
+        if type(budget) is int and budget > 0:
+            return budget
+    return None
+
+
 def nearest_effort(effort: ReasoningEffort, supported: tuple[ReasoningEffort, ...]) -> ReasoningEffort:
     """The supported effort nearest to `effort`; of two equally near ones, the higher."""
     position = EFFORT_ORDER.index(effort)
@@ -40,6 +52,12 @@ def supported_effort(
     return nearest
 
 
+#: The fields of a client's request that count a budget in tokens, with the member that does.
+BUDGET_MEMBERS: Final = {
+    "messages:thinking": "budget_tokens",
+    "gemini:thinkingConfig": "thinkingBudget",
+    "chat:reasoning": "max_tokens",
+}
 #: The efforts by the words that clients send, which are the hub's.
 EFFORT_OF_WORD: Final[dict[str, ReasoningEffort]] = {word: word for word in EFFORT_BUDGETS}
 EFFORT_ORDER: Final[tuple[ReasoningEffort, ...]] = tuple(EFFORT_BUDGETS)

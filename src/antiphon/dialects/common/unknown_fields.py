@@ -32,10 +32,15 @@ def is_handled_by_gateway(name: str, raw: Raw, request: Request) -> bool:
     if allowed_members is None:
         return name in REPEATED_FIELDS and bool(getattr(request, REPEATED_FIELDS[name]))
     value = msgspec.json.decode(raw)
-    if value is None or not isinstance(value, dict) or not value.keys() <= allowed_members:
+    if value is None or not isinstance(value, dict):
         return value is None
+    members = {member: setting for member, setting in value.items() if setting is not None and setting is not False}
+    if not members.keys() <= allowed_members:
+        return False
     effort = request.reasoning.effort if request.reasoning else UNSET
-    return "effort" not in value or value["effort"] == effort
+    if name in EFFORT_FIELDS and not effort:
+        return False
+    return "effort" not in members or members["effort"] == effort
 
 
 EMPTY_VALUES: Final = (b"null", b"[]", b"{}", b'""')
@@ -57,7 +62,11 @@ HANDLED_FIELDS: Final = {
     "ollama:generate": set(),
     "messages:thinking": {"type", "budget_tokens"},
     "messages:output_config": {"effort"},
+    "gemini:thinkingConfig": {"thinkingBudget", "thinkingLevel", "includeThoughts"},
+    "chat:reasoning": {"effort", "max_tokens", "enabled"},
 }
+#: Fields that are handled only if the hub's effort carries them.
+EFFORT_FIELDS: Final = ("gemini:thinkingConfig", "chat:reasoning")
 #: Fields of one dialect that a field of the hub repeats.
 REPEATED_FIELDS: Final = {"messages:service_tier": "service_tier"}
 #: E-4: how the loss of a cache mark is reported.

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from antiphon.dialects.common.effort import EFFORT_BUDGETS, EFFORT_OF_WORD, effort_of
+from antiphon.dialects.common.effort import EFFORT_OF_WORD, effort_of
 from antiphon.dialects.common.request_fields import LOGPROBS
 from antiphon.dialects.gemini.history_in import history_to_hub, instructions_to_hub
 from antiphon.dialects.gemini.schemas import schema_to_hub
@@ -136,7 +136,7 @@ def _reasoning(
     effort: ReasoningEffort | UnsetType = EFFORT_OF_WORD.get(level, UNSET)
     if effort is UNSET and isinstance(budget, int) and budget >= 0:
         effort = effort_of(budget)
-    is_exact = not isinstance(budget, int) or budget == EFFORT_BUDGETS.get(effort or "none")
+    is_exact = not budget  # 0 is the effort `none`
     if unknown_fields_of(thinking) or not is_exact or (level and effort is UNSET):
         extra[PREFIX + "thinkingConfig"] = Raw(codec.encode(thinking))
     summary: ReasoningSummary | UnsetType = "auto" if thinking.include_thoughts else UNSET

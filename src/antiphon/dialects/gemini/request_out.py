@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from antiphon.dialects.common.effort import EFFORT_BUDGETS, supported_effort
+from antiphon.dialects.common.effort import EFFORT_BUDGETS, supported_effort, token_budget
 from antiphon.dialects.common.model_names import matches_any
 from antiphon.dialects.common.narrowing import narrow_schema
 from antiphon.dialects.common.offered_tools import translate_tools_once
@@ -121,16 +121,19 @@ def _thinking_config(request: Request, wire: GeminiWire, losses: Losses) -> Thin
         levels = next((row.levels for row in wire.models if matches_any(model, row.names)), wire.levels)
         level = supported_effort(effort, levels, losses)
         return ThinkingConfigOut(thinking_level=level, include_thoughts=shows_thoughts or UNSET)
-    budget = min(EFFORT_BUDGETS[effort], wire.most_budget)
+    client_budget = token_budget(request)
+    wanted, what = EFFORT_BUDGETS[effort], f"the effort {effort!r}"
+    if client_budget is not None:
+        wanted, what = client_budget, f"a budget of {client_budget} tokens"
+    budget = min(wanted, wire.most_budget)
+    if client_budget is not None and request.max_output_tokens and budget >= request.max_output_tokens:
+        budget = request.max_output_tokens * 3 // 4  # thoughts count towards the limit
     if budget < wire.least_budget and model.startswith(wire.thinking_models):
-        losses.add(
-            "reasoning.effort",
-            f"the effort {effort!r}",
-            f"the model requires a budget of at least {wire.least_budget} tokens",
-        )
+        why = f"the model requires a budget of at least {wire.least_budget} tokens"
+        losses.add("reasoning.effort", what, why)
         budget = wire.least_budget
-    elif budget < EFFORT_BUDGETS[effort]:
-        losses.add("reasoning.effort", f"the effort {effort!r}", f"the maximum budget is {budget} tokens")
+    elif budget < wanted:
+        losses.add("reasoning.effort", what, f"the maximum budget is {budget} tokens")
     return ThinkingConfigOut(thinking_budget=budget, include_thoughts=shows_thoughts or UNSET)
 
 
@@ -213,7 +216,7 @@ def _native_fields(request: Request, wire: GeminiWire, losses: Losses) -> _Nativ
             if name.startswith(PREFIX)
             else EQUIVALENT_FIELDS.get(name)
         )
-        if is_handled_by_gateway(name, raw, request):
+        if not name.startswith(PREFIX) and is_handled_by_gateway(name, raw, request):
             continue
         if wire_name is None:
             losses.add(name, f"the unknown field {name!r}", "it is unknown whether the server accepts it")

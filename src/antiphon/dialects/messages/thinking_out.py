@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
-from antiphon.dialects.common.effort import EFFORT_BUDGETS, EFFORT_ORDER, supported_effort
+from antiphon.dialects.common.effort import EFFORT_BUDGETS, EFFORT_ORDER, supported_effort, token_budget
 from antiphon.dialects.messages.history_out import SystemAndMessages
 from antiphon.dialects.messages.wire import MessagesWire, ThinkingConfigOut, ThinkingType, ToolChoiceOut, model_thinking
 from antiphon.protocol.losses import Losses
@@ -33,6 +33,7 @@ class ThinkingFromHub:
         reasoning = request.reasoning or None
         extra = request.extra or {}
         self._effort: ReasoningEffort | None = (reasoning.effort or None) if reasoning else None
+        self._client_budget = token_budget(request)
         self._wants_summary = bool(reasoning and reasoning.summary)
         self.thinking: ThinkingConfigOut | Raw | UnsetType = UNSET
         #: The effort for `output_config`.
@@ -127,6 +128,8 @@ class ThinkingFromHub:
             self.thinking = self._off_config()
             if not self.thinking:
                 self._losses.add("reasoning.effort", "the effort 'none'", ALWAYS_THINKS)
+        elif self._client_budget is not None and "enabled" in self._model.thinking:
+            self.thinking = self._budget_config(effort)
         elif self._on_type == "adaptive":
             self.thinking, self.effort = ThinkingConfigOut(type="adaptive"), self._nearest_effort(effort)
         else:
@@ -140,7 +143,10 @@ class ThinkingFromHub:
 
     def _budget_config(self, effort: ReasoningEffort) -> ThinkingConfigOut | UnsetType:
         """Thoughts count towards the token limit, so part of it is left for the answer."""
-        max_budget = self._max_tokens * 3 // 4
+        budget, max_budget = EFFORT_BUDGETS[effort], self._max_tokens * 3 // 4
+        if self._client_budget is not None:  # a number of tokens stays the number if it is below the limit
+            budget = self._client_budget
+            max_budget = max(budget, max_budget) if budget < self._max_tokens else max_budget
         if max_budget < MIN_BUDGET:
             self._losses.add(
                 "reasoning.effort",
@@ -148,14 +154,12 @@ class ThinkingFromHub:
                 f"{self._max_tokens} output tokens leave no room for thinking",
             )
             return UNSET
-        budget = EFFORT_BUDGETS[effort]
         if budget > max_budget:
-            self._losses.add(
-                "reasoning.effort",
-                f"a budget of {budget} tokens",
-                f"the output limit leaves room for {max_budget}",
-            )
-        return ThinkingConfigOut(type="enabled", budget_tokens=min(budget, max_budget))
+            why = f"the output limit leaves room for {max_budget}"
+            self._losses.add("reasoning.effort", f"a budget of {budget} tokens", why)
+        elif budget < MIN_BUDGET:
+            self._losses.add("reasoning.effort", f"a budget of {budget} tokens", f"the minimum is {MIN_BUDGET} tokens")
+        return ThinkingConfigOut(type="enabled", budget_tokens=max(min(budget, max_budget), MIN_BUDGET))
 
     def _request_summary(self) -> None:
         if isinstance(self.thinking, ThinkingConfigOut) and self.is_on and self._wire.thinking_display:
