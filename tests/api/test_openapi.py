@@ -248,7 +248,7 @@ def test_documents_valid_by_the_specification_are_valid_here(name: str) -> None:
         {"input": [{"type": "message", "role": "nobody", "content": "x"}]},
         {"input": [{"type": "function_call", "name": "f"}]},
         {"input": [{"no type": 1}]},
-        {"tools": [{"type": "function", "name": "two words"}]},
+        {"tools": [{"type": "function", "name": ""}]},
         {"metadata": {"k": "v" * 513}},
         {"text": {"format": {"type": "nothing"}}},
     ],

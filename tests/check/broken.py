@@ -116,6 +116,14 @@ def serves(answer: ServerAnswer) -> None:
         answer.body = encode(make_initial_response(Request(model="mock-1"), id="resp_1", created_at=1))
 
 
+def both(first: Break, second: Break) -> Break:
+    def breaks(answer: ServerAnswer) -> None:
+        first(answer)
+        second(answer)
+
+    return breaks
+
+
 def header(**headers: str) -> Break:
     return lambda answer: answer.headers.update({name.replace("_", "-"): value for name, value in headers.items()})
 
@@ -373,6 +381,9 @@ BROKEN: dict[str, tuple[Break, str]] = {
 
 #: More ways to break what a case looks at from several sides: case, server, row, words of the finding.
 MORE: list[tuple[str, Break, str, str]] = [
+    ("limits.call-id", status(500, of=400), "REQ-8", "the answer has the status 500"),
+    ("limits.function-name", status(500, of=400), "REQ-8", "the answer has the status 500"),
+    ("limits.function-name", both(serves, calls("get_weather")), "REQ-8", "the call names 'get_weather'"),
     (
         "models.list",
         lambda answer: setattr(answer, "status", 404) if answer.request.method == "GET" else None,

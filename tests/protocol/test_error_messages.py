@@ -29,14 +29,17 @@ from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.request import CompactRequest, Request, TextFormatParam
 from antiphon.protocol.response import CompactResource
 from antiphon.protocol.status import ItemStatus
-from antiphon.protocol.tools import ToolName, ToolParam
+from antiphon.protocol.tools import ToolParam
 
 
 @pytest.mark.parametrize(
     ("type", "words"),
     [
         (str, "a string"),
-        (ToolName, "a string of 1 to 64 characters matching ^[a-zA-Z0-9_-]+$"),
+        (
+            Annotated[str, Meta(min_length=1, max_length=64, pattern="^[a-zA-Z0-9_-]+$")],
+            "a string of 1 to 64 characters matching ^[a-zA-Z0-9_-]+$",
+        ),
         (int, "an integer"),
         (Annotated[int, Meta(le=5)], "an integer of at most 5"),
         (Number | None, "a number or null"),

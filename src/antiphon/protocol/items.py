@@ -23,8 +23,8 @@ from antiphon.protocol.content import (
 from antiphon.protocol.status import ItemStatus
 from antiphon.protocol.tools import ToolName, ToolParam
 
-# REQ-8
-CallId = Annotated[str, Meta(min_length=1, max_length=64)]
+# REQ-8: the schema has a maximum, which is for servers. The dialects replace an id that a server refuses.
+CallId = Annotated[str, Meta(min_length=1)]
 
 MessageRole = Literal["user", "assistant", "system", "developer"]
 Phase = Literal["commentary", "final_answer"]  # ITEM-7

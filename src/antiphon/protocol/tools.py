@@ -13,8 +13,8 @@ from msgspec import UNSET, Meta, UnsetType
 
 from antiphon.protocol.base import UNKNOWN_TAG, Shape, Unknown
 
-# REQ-8
-ToolName = Annotated[str, Meta(min_length=1, max_length=64, pattern="^[a-zA-Z0-9_-]+$")]
+# REQ-8: the schema has further limits, which are for servers. The dialects replace what a server refuses.
+ToolName = Annotated[str, Meta(min_length=1)]
 JsonSchema = dict[str, Any]
 
 ToolChoiceValue = Literal["none", "auto", "required"]

@@ -172,7 +172,7 @@ def test_unknown_fields_of_client_choices_and_formats_are_losses() -> None:
     [
         ({"tools": [{"type": "function"}]}, MissingField, "tools[0].function"),
         ({"tools": [{"type": "function", "function": {}}]}, MissingField, "tools[0].function.name"),
-        ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, InvalidValue, "tools[0].function.name"),
+        ({"tools": [{"type": "function", "function": {"name": ""}}]}, InvalidValue, "tools[0].function.name"),
         ({"tools": [{"type": "custom"}]}, MissingField, "tools[0].custom"),
         ({"tools": [{"name": "f"}]}, MissingField, "tools[0].type"),
         ({"tools": [{"function": {}}]}, MissingField, "tools[0].function.name"),

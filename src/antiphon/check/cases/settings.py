@@ -10,9 +10,11 @@ from antiphon.check.case import CheckCase
 from antiphon.check.cases.items import text_of
 from antiphon.check.exchange import CheckExchange
 from antiphon.check.findings import SkipCase, format_value
-from antiphon.check.prompts import CALL, JSON_SCHEMA, TEXT, TURNS, TWO_CALLS, WEATHER, user_message
+from antiphon.check.prompts import CALL, JSON_SCHEMA, TEXT, TOOL_CALL, TURNS, TWO_CALLS, WEATHER, user_message
 from antiphon.check.session import Body, CaseSession
 from antiphon.protocol.codec import decode_json
+from antiphon.protocol.items import FunctionCall
+from antiphon.protocol.response import Response
 
 
 async def check_echoed_settings(session: CaseSession) -> None:
@@ -130,6 +132,35 @@ def _limit_case(param: str, **settings: Any) -> Any:
     return run
 
 
+async def check_long_call_id(session: CaseSession) -> None:
+    """REQ-8: a server may take ids that the schema does not allow."""
+    body = {**TEXT, "input": [user_message("What is the weather?"), LONG_CALL, LONG_OUTPUT]}
+    await _get_response_or_refusal(session, body, "input[1].call_id")
+
+
+async def check_function_name(session: CaseSession) -> None:
+    """REQ-8: a server may take names that the schema does not allow. Then calls have these names."""
+    body = {**TOOL_CALL, "tools": [{**WEATHER, "name": NAME_WITH_SPACE}]}
+    served = await _get_response_or_refusal(session, body, "tools[0].name")
+    if served is None:
+        return
+    response, exchange = served
+    for call in response.output:
+        if isinstance(call, FunctionCall) and call.name != NAME_WITH_SPACE:
+            session.report(f"the call names {call.name!r}; expected an offered tool: {NAME_WITH_SPACE!r}", exchange)
+
+
+async def _get_response_or_refusal(
+    session: CaseSession, body: Body, param: str
+) -> tuple[Response, CheckExchange] | None:
+    """Return the response, or None after a refusal with status 400 and an error about `param`."""
+    exchange = await session.post(body)
+    if exchange.status != 400:
+        return await session.get_response(body)
+    session.expect_error(exchange, param=param)
+    return None
+
+
 async def _check_echo(session: CaseSession, settings: Body, *, may_refuse: str = "") -> None:
     _, exchange = await session.get_response({**TEXT, **settings}, may_refuse=may_refuse)
     for name, value in settings.items():
@@ -171,6 +202,7 @@ def _decode_json(text: str) -> Any:
 
 LONG_CALL: Final = {**CALL, "call_id": "c" * 65}
 LONG_OUTPUT: Final = {"type": "function_call_output", "call_id": "c" * 65, "output": "Sunny."}
+NAME_WITH_SPACE: Final = "get weather"
 NO_TOOLS: Final = {"type": "allowed_tools", "mode": "auto", "tools": []}
 CASES: Final = (
     CheckCase(
@@ -251,14 +283,14 @@ CASES: Final = (
     CheckCase(
         id="limits.call-id",
         rows=("REQ-8",),
-        title="a call_id over 64 characters returns 400",
-        run=_limit_case("input[1].call_id", input=[user_message("What is the weather?"), LONG_CALL, LONG_OUTPUT]),
+        title="a call_id over 64 characters is accepted, or returns 400",
+        run=check_long_call_id,
     ),
     CheckCase(
         id="limits.function-name",
         rows=("REQ-8",),
-        title="a function name with a space returns 400",
-        run=_limit_case("tools[0].name", tools=[{**WEATHER, "name": "get weather"}]),
+        title="a function name with a space is accepted and kept, or returns 400",
+        run=check_function_name,
     ),
     CheckCase(
         id="limits.allowed-tools",

@@ -26,6 +26,7 @@ from antiphon.dialects.chat.wire import (
 )
 from antiphon.dialects.common import freeform_tools
 from antiphon.dialects.common.cache_marks import has_cache_marks, output_as_parts
+from antiphon.dialects.common.call_ids import shorten_call_id
 from antiphon.dialects.common.history import (
     AnsweredCall,
     AssistantTurn,
@@ -95,8 +96,8 @@ def plain_messages(items: list[ItemParam], names: ToolNames, wire: ChatWire) -> 
             return None
         calls = [_plain_tool_call(call, names) for call in turn.calls]
         messages.append(MessageOut(role="assistant", content=turn.text, tool_calls=calls))
-        for call, output in zip(turn.calls, turn.outputs, strict=True):
-            messages.append(MessageOut(role="tool", tool_call_id=call.call_id, content=output))
+        for call, output in zip(calls, turn.outputs, strict=True):
+            messages.append(MessageOut(role="tool", tool_call_id=call.id, content=output))
     return messages
 
 
@@ -255,19 +256,18 @@ class _MessageWriter:
 
     def _tool_call(self, call: ToolCallParam) -> ToolCallOut:
         name = self._names.wire_name(key_of_call(call))
+        call_id = shorten_call_id(call.call_id)
         if isinstance(call, FunctionCallParam):
             # Models that call a function without parameters may write nothing at all; servers want JSON.
-            return ToolCallOut(id=call.call_id, function=FunctionOut(name=name, arguments=call.arguments or "{}"))
+            return ToolCallOut(id=call_id, function=FunctionOut(name=name, arguments=call.arguments or "{}"))
         if self._wire.custom_tools == "native":
-            return ToolCallOut(id=call.call_id, type="custom", custom=CustomOut(name=name, input=call.input))
-        return ToolCallOut(
-            id=call.call_id, function=FunctionOut(name=name, arguments=freeform_tools.wrap_input(call.input))
-        )
+            return ToolCallOut(id=call_id, type="custom", custom=CustomOut(name=name, input=call.input))
+        return ToolCallOut(id=call_id, function=FunctionOut(name=name, arguments=freeform_tools.wrap_input(call.input)))
 
     def _add_results(self, calls: list[AnsweredCall]) -> None:
         lifted_parts: list[AnyPartOut] = []
         for answered in calls:
-            call_id = answered.call.item.call_id
+            call_id = shorten_call_id(answered.call.item.call_id)
             report_unknown_fields(answered.call.item, answered.call.path, self._losses)
             content = self._result_content(answered.output, call_id, lifted_parts)
             self._messages.append(MessageOut(role="tool", tool_call_id=call_id, content=content))
@@ -311,9 +311,8 @@ def _lift_media(parts: list[AnyPartOut], call_id: str, lifted_parts: list[AnyPar
 def _plain_tool_call(call: FunctionCallParam, names: ToolNames) -> ToolCallOut:
     # Models that call a function without parameters may write no arguments at all; servers want JSON.
     arguments = call.arguments or "{}"
-    return ToolCallOut(
-        id=call.call_id, function=FunctionOut(name=names.wire_name(("function", call.name, None)), arguments=arguments)
-    )
+    name = names.wire_name(("function", call.name, None))
+    return ToolCallOut(id=shorten_call_id(call.call_id), function=FunctionOut(name=name, arguments=arguments))
 
 
 NO_REASONING: Final[tuple[UnsetType, UnsetType]] = (UNSET, UNSET)

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Final, Literal, NamedTuple
 
+from antiphon.dialects.common.call_ids import MAX_CALL_ID_LENGTH
 from antiphon.protocol.items import AdditionalTools, CustomToolCallParam, FunctionCallParam
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request, input_items
@@ -27,7 +28,6 @@ from antiphon.protocol.tools import (
 )
 
 NAMESPACE_SEPARATOR: Final = "__"
-MAX_CALL_ID: Final = 64
 
 
 class NameRule(NamedTuple):
@@ -154,9 +154,11 @@ class SendableCalls:
         if id in self._ids:
             self._losses.add(f"{self._place}.id", f"the id {id!r}", "two calls have it; the second call gets a new id")
             id = ""
-        if len(id) > MAX_CALL_ID:
+        if len(id) > MAX_CALL_ID_LENGTH:
             self._losses.add(
-                f"{self._place}.id", f"an id of {len(id)} characters", f"the maximum is {MAX_CALL_ID}; a new id is used"
+                f"{self._place}.id",
+                f"an id of {len(id)} characters",
+                f"the maximum is {MAX_CALL_ID_LENGTH}; a new id is used",
             )
             id = ""
         id = id or self._new_id("call")

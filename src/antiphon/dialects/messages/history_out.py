@@ -8,7 +8,6 @@ they belong to the hub.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from typing import Any, Final, NamedTuple
 
@@ -16,6 +15,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from antiphon.dialects.common import freeform_tools
 from antiphon.dialects.common.call_arguments import arguments_as_object, arguments_or_wrapper
+from antiphon.dialects.common.call_ids import mark_call_id
 from antiphon.dialects.common.envelope import unseal_reasoning
 from antiphon.dialects.common.history import (
     AnsweredCall,
@@ -144,7 +144,7 @@ def plain_messages(items: list[ItemParam], names: ToolNames) -> list[MessageOut]
 def outgoing_call_id(call_id: str) -> str:
     """The wire id of a call: servers accept letters, digits, `_` and `-`."""
     return (
-        call_id if VALID_CALL_ID.fullmatch(call_id) else _shorten_id(INVALID_ID_CHARACTERS.sub("_", call_id), call_id)
+        call_id if VALID_CALL_ID.fullmatch(call_id) else mark_call_id(INVALID_ID_CHARACTERS.sub("_", call_id), call_id)
     )
 
 
@@ -340,7 +340,7 @@ class _MessageWriter:
         wire_id, mark = outgoing_call_id(call_id), call_id
         while wire_id in self._used_ids:
             mark += "'"
-            wire_id = _shorten_id(wire_id, mark)
+            wire_id = mark_call_id(wire_id, mark)
         self._used_ids.add(wire_id)
         self._wire_ids[call_id] = wire_id
         return wire_id
@@ -356,10 +356,6 @@ class _MessageWriter:
                 output, content = without_error_mark(output), _mark_failure(content)
         block = ToolResultBlock(tool_use_id=self._wire_ids[answered.call.item.call_id], content=content or UNSET)
         return self._content.with_fields(block, output, path, RESULT_FIELDS)
-
-
-def _shorten_id(id: str, mark: str) -> str:
-    return f"{id[: MAX_ID_LENGTH - 9]}_{hashlib.sha256(mark.encode()).hexdigest()[:8]}"
 
 
 def _mark_failure(blocks: list[Block]) -> list[Block]:
@@ -391,7 +387,6 @@ CALL_FIELDS: Final = frozenset({"cache_control", "caller", "toolset_name"})
 RESULT_FIELDS: Final = frozenset({"cache_control", IS_ERROR, "toolset_name"})
 EARLIER_MESSAGES_OMITTED: Final = "[earlier messages omitted]"
 SYSTEM_MARK: Final = "<system>\n{}\n</system>"
-MAX_ID_LENGTH: Final = 64
 INVALID_ID_CHARACTERS: Final = re.compile(r"[^a-zA-Z0-9_-]")
 POSITION: Final = re.compile(r"input\[(\d+)\](?:\.content\[(\d+)\])?")
 VALID_CALL_ID: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")

@@ -24,6 +24,7 @@ from antiphon.dialects.common.cache_marks import (
     with_mark,
     without_mark,
 )
+from antiphon.dialects.common.call_ids import MAX_CALL_ID_LENGTH, shorten_call_id
 from antiphon.dialects.common.effort import supported_effort
 from antiphon.dialects.common.envelope import unseal_reasoning
 from antiphon.dialects.common.model_names import matches_any
@@ -120,7 +121,7 @@ class _InputRewriter:
     def rewrite(self, request: Request, items: list[ItemParam]) -> Request:
         self._outputs_as_parts = self._accepts_marks and has_cache_marks(items, CACHE_CONTROL)
         new_items = [self._rewrite_item(item, f"input[{index}]") for index, item in enumerate(items)]
-        return replace(request, input=[item for item in new_items if item is not None])
+        return replace(request, input=[_with_short_call_id(item) for item in new_items if item is not None])
 
     def _rewrite_item(self, item: ItemParam, path: str) -> ItemParam | None:
         match self._tools.rewrite_item(item, path):
@@ -266,6 +267,14 @@ class _InputRewriter:
             case _:
                 self._losses.add(path, "earlier reasoning", f"{envelope.maker} made it, and only its servers accept it")
                 return None
+
+
+def _with_short_call_id(item: ItemParam) -> ItemParam:
+    """REQ-8: replace a call id that is too long. Calls and their results get the same one."""
+    call_id = getattr(item, "call_id", None)
+    if not isinstance(call_id, str) or len(call_id) <= MAX_CALL_ID_LENGTH:
+        return item
+    return replace(item, call_id=shorten_call_id(call_id))
 
 
 def _with_supported_include(request: Request, wire: ResponsesWire, losses: Losses) -> Request:
