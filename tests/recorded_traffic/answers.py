@@ -195,11 +195,15 @@ def _read_chat(whole: dict[str, Any]) -> Answer:
     answer.finish = _finish(FINISH_WORDS.get(choices[0].get("finish_reason"), choices[0].get("finish_reason")), answer)
     if usage := whole.get("usage"):
         cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens")
+        prompt, completion = usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
+        reasoning = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0
+        if reasoning and usage.get("total_tokens") == prompt + completion + reasoning:
+            completion += reasoning  # some servers count them beside the others
         answer.usage = Usage(
-            usage.get("prompt_tokens") or 0,
+            prompt,
             cached or usage.get("prompt_cache_hit_tokens") or usage.get("cached_tokens") or 0,
-            usage.get("completion_tokens") or 0,
-            (usage.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0,
+            completion,
+            reasoning,
         )
     return answer
 
