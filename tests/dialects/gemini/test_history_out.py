@@ -10,10 +10,11 @@ from msgspec import Raw
 from tests.dialects.gemini.reading import call, frame, parts, read, read_frames
 from tests.dialects.gemini.sending import contents, judged, lost, send
 
+from antiphon.dialects.common.empty_conversation import CONTINUE
 from antiphon.dialects.common.envelope import seal_reasoning
 from antiphon.dialects.common.tool_errors import ERROR_MARK
 from antiphon.dialects.gemini import request_to_hub
-from antiphon.dialects.gemini.history_out import CONTINUE, EARLIER_MESSAGES_OMITTED
+from antiphon.dialects.gemini.history_out import EARLIER_MESSAGES_OMITTED
 from antiphon.dialects.gemini.wire import GeminiWire
 from antiphon.protocol import codec
 from antiphon.protocol.content import (
@@ -314,6 +315,7 @@ def test_call_without_signature_gets_the_placeholder_of_the_model() -> None:
         ASKED,
         function_call("x"),
         function_output("x"),
+        assistant_message("Rain."),
         ASKED,
         function_call("a"),
         function_call("b"),
@@ -324,7 +326,7 @@ def test_call_without_signature_gets_the_placeholder_of_the_model() -> None:
     ]
     request = Request(model="models/gemini-3-pro", input=history)
     body, losses = send(request, SIGNED)
-    assert [loss.path for loss in losses] == ["input[4]", "input[8]"]
+    assert [loss.path for loss in losses] == ["input[5]", "input[9]"]
     signatures = [
         part.get("thoughtSignature")
         for content in body["contents"]
@@ -334,6 +336,16 @@ def test_call_without_signature_gets_the_placeholder_of_the_model() -> None:
     assert signatures == [None, "skip", None, "skip"]
     judged(body, model="gemini-3-pro")
     assert lost(Request(model="gemini-2.5-pro", input=history), SIGNED) == []
+
+
+def test_call_without_signature_gets_the_placeholder_if_text_follows_its_result() -> None:
+    """The text is in one content with the result, so it does not start a turn."""
+    request = Request(model="gemini-3-pro", input=[ASKED, function_call("a"), function_output("a"), ASKED, ASKED])
+    body, losses = send(request, SIGNED)
+    assert body["contents"][1]["parts"][0]["thoughtSignature"] == "skip"
+    assert list(body["contents"][2]["parts"][0]) == ["functionResponse"]
+    judged(body, model="gemini-3-pro")
+    assert [loss.path for loss in losses] == ["input[1]"]
 
 
 def test_message_with_only_media_starts_no_turn() -> None:

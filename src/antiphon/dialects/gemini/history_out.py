@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from antiphon.dialects.common import freeform_tools
 from antiphon.dialects.common.call_arguments import arguments_as_object, arguments_or_wrapper
+from antiphon.dialects.common.empty_conversation import CONTINUE
 from antiphon.dialects.common.envelope import unseal_reasoning
 from antiphon.dialects.common.history import (
     NO_RESULT,
@@ -87,11 +88,9 @@ def general_history_from_hub(
     history = build_history([_as_message_item(item) for item in input_items(request)], losses, wire.orphan_outputs)
     accepts_result_media = _model(request).startswith(wire.result_media_models)
     contents = _ContentWriter(names, wire, losses, missing_signature, accepts_result_media=accepts_result_media)
-    user_turns = [
-        index for index, turn in enumerate(history.turns) if type(turn) is PlacedItem and _starts_model_turn(turn.item)
-    ]
+    start = _start_of_current_turn(history.turns)
     for index, turn in enumerate(history.turns):
-        contents.add_turn(turn, is_current=not user_turns or index > user_turns[-1])
+        contents.add_turn(turn, is_current=index >= start)
     report_other_items(history.others, losses)
     return contents.finish()
 
@@ -138,6 +137,18 @@ def _missing_signature(request: Request, wire: GeminiWire) -> str:
 def _model(request: Request) -> str:
     """The model name that profiles match."""
     return (request.model or "").rpartition("/")[2]
+
+
+def _start_of_current_turn(turns: list[HistoryTurn]) -> int:
+    """The index of the user message that the model is working on. A message after results is in one content with them,
+    so it does not start a turn."""
+    start, follows_results = 0, False
+    for index, turn in enumerate(turns):
+        if type(turn) is AssistantTurn:
+            follows_results = bool(turn.calls)
+        elif not follows_results and _starts_model_turn(turn.item):
+            start = index
+    return start
 
 
 def _starts_model_turn(message: MessageParam) -> bool:
@@ -448,5 +459,4 @@ def _sign_part(part: AnyPartOut, signatures: _PendingSignatures) -> AnyPartOut:
 RESULT_MEDIA_TYPES: Final = ("image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain")
 MEDIA_TYPES: Final = frozenset((InputAudio, InputFileParam, InputImageParam, InputVideo))
 EARLIER_MESSAGES_OMITTED: Final = "[earlier messages omitted]"
-CONTINUE: Final = "Continue."
 NUMBER: Final = re.compile(r"\[(\d+)\]")

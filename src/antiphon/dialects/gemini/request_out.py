@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from antiphon.dialects.common.effort import EFFORT_BUDGETS, supported_effort, token_budget
+from antiphon.dialects.common.empty_conversation import text_for_empty_conversation
 from antiphon.dialects.common.model_names import matches_any
 from antiphon.dialects.common.narrowing import narrow_schema
 from antiphon.dialects.common.offered_tools import translate_tools_once
@@ -41,13 +42,14 @@ from antiphon.dialects.gemini.wire import (
     RequestOut,
     ThinkingConfigOut,
 )
-from antiphon.errors import InvalidValue, UnsupportedParameter
+from antiphon.errors import UnsupportedParameter
 from antiphon.protocol import codec
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import (
     JsonSchemaFormatParam,
     ReasoningConfigParam,
     Request,
+    input_items,
 )
 from antiphon.protocol.tools import JsonSchema
 
@@ -62,7 +64,8 @@ def request_from_hub(request: Request, wire: GeminiWire = GeminiWire()) -> tuple
     names = ToolNames.for_request(request, GEMINI_NAMES)
     history = history_from_hub(request, names, wire, losses)
     if not history.contents:
-        raise InvalidValue("input: no content to send: expected at least one message with content", param="input")
+        text = text_for_empty_conversation(input_items(request), losses)
+        history = history._replace(contents=[ContentOut(role="user", parts=[PartOut(text=text)])])
     tools = translate_tools_once(ToolsFromHub, request, names, wire)
     losses.extend(tools.losses)
     leading_system_texts = [request.instructions] if request.instructions else []

@@ -16,6 +16,7 @@ from msgspec import UNSET, Raw, UnsetType
 from antiphon.dialects.common import freeform_tools
 from antiphon.dialects.common.call_arguments import arguments_as_object, arguments_or_wrapper
 from antiphon.dialects.common.call_ids import mark_call_id
+from antiphon.dialects.common.empty_conversation import has_user_message, text_for_empty_conversation
 from antiphon.dialects.common.envelope import unseal_reasoning
 from antiphon.dialects.common.history import (
     AnsweredCall,
@@ -46,7 +47,6 @@ from antiphon.dialects.messages.wire import (
     ToolUseBlock,
     block_from_item,
 )
-from antiphon.errors import InvalidValue
 from antiphon.protocol.content import UnknownContent
 from antiphon.protocol.items import (
     FunctionCallParam,
@@ -109,7 +109,7 @@ def general_history_from_hub(
         else:
             messages.add_message(turn)
     report_other_items(history.others, losses)
-    return messages.finish()
+    return messages.finish(items)
 
 
 def plain_messages(items: list[ItemParam], names: ToolNames) -> list[MessageOut] | None:
@@ -181,11 +181,12 @@ class _MessageWriter:
         self._wire_ids: dict[str, str] = {}  # the last wire id of each call id
         self._message_losses = MessageLosses(losses)
 
-    def finish(self) -> SystemAndMessages:
+    def finish(self, items: list[ItemParam]) -> SystemAndMessages:
         self._drop_thoughts()
         self._flush_system()
-        if not self._messages and not self._system:
-            raise InvalidValue("input: no content to send: expected at least one message with content", param="input")
+        if not self._messages and (not self._system or has_user_message(items)):
+            text = text_for_empty_conversation(items, self._losses)
+            self._messages.append(MessageOut(role="user", content=[TextBlock(text=text)]))
         if not self._messages or self._messages[0].role != "user":
             self._losses.add(
                 "input", "the start of the conversation", "the API requires a user message first; one is added"

@@ -14,6 +14,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from antiphon.dialects.common import freeform_tools
 from antiphon.dialects.common.effort import nearest_effort
+from antiphon.dialects.common.empty_conversation import text_for_empty_conversation
 from antiphon.dialects.common.envelope import unseal_reasoning
 from antiphon.dialects.common.history import (
     AnsweredCall,
@@ -49,7 +50,6 @@ from antiphon.dialects.ollama.wire import (
     ToolCallOut,
     ToolOut,
 )
-from antiphon.errors import InvalidValue
 from antiphon.protocol import codec
 from antiphon.protocol.base import Shape
 from antiphon.protocol.codec import JSON_WHITESPACE, decode_json
@@ -74,7 +74,7 @@ def request_from_hub(request: Request, wire: OllamaWire = OllamaWire()) -> tuple
     losses.extend(tools.losses)
     messages = _messages(request, names, wire, losses)
     if not any(message.role != "system" for message in messages):
-        raise InvalidValue("input: no content to send: expected at least one message with content", param="input")
+        messages.append(MessageOut(role="user", content=text_for_empty_conversation(input_items(request), losses)))
     extra = _native_fields(request, losses)
     _report_fields(request, losses, has_tools=tools.encoded is not UNSET)
     wants_logprobs = bool(request.top_logprobs) or LOGPROBS in (request.include or ())

@@ -235,8 +235,11 @@ def _check_order(contents: list[Content], report: Report, *, must_alternate: boo
 
 
 def _check_signatures(turns: list[Turn], report: Report) -> None:
-    """The turn in progress begins with the user's last text; in each of its steps the first call has a signature."""
-    starts = [index for index, turn in enumerate(turns) if turn.is_user and _has_text(turn)]
+    """The turn in progress begins with the user's last text; in each of its steps the first call has a signature.
+
+    A text beside the results of calls does not begin a turn.
+    """
+    starts = [index for index, turn in enumerate(turns) if turn.is_user and _has_text(turn) and not _has_result(turn)]
     start = starts[-1] if starts else 0
     for index, turn in enumerate(turns[start:], start):
         path, first = next(((path, part) for path, part in turn.parts if "functionCall" in part), ("", {}))
@@ -250,6 +253,10 @@ def _check_signatures(turns: list[Turn], report: Report) -> None:
             )
             problem = "a call of this model comes back with its `thoughtSignature`"
             report.add("reasoning", f"{path}.thought_signature", message, problem)
+
+
+def _has_result(turn: Turn) -> bool:
+    return any("functionResponse" in part for _, part in turn.parts)
 
 
 def _has_text(turn: Turn) -> bool:
