@@ -304,6 +304,27 @@ def test_arguments_before_the_name_wait_for_it() -> None:
         ([[call(0, "a", "get_time", "{")], [call(0, "b", None, "}")]], ["a = get_time({})"]),
         # No index, an unknown id and no name: the last call.
         ([[call(None, "a", "get_time", "{")], [call(None, "b", None, "}")]], ["a = get_time({})"]),
+        # A call that is sent again with its id is one call, also after another call.
+        ([[call(0, "a", "get_time", "{}")], [call(0, "a", "get_time", "{ }")]], ["a = get_time({})"]),
+        ([[call(None, "a", "get_time", "{}")], [call(None, "a", "get_time", "{}")]], ["a = get_time({})"]),
+        (
+            [[call(0, "a", "get_time", "{")], [call(0, None, None, "}")], [call(0, "a", "get_time", "{}")]],
+            ["a = get_time({})"],
+        ),
+        (
+            [[call(0, "a", "get_time", "{}")], [call(1, "b", "get_time", "{}")], [call(0, "a", "get_time", "{}")]],
+            ["a = get_time({})", "b = get_time({})"],
+        ),
+        # A name in pieces: with or without arguments, in one chunk, with an index or without.
+        ([[call(0, "a", "get_", "")], [call(0, None, "time", "{}")]], ["a = get_time({})"]),
+        ([[call(None, "a", "get_", "")], [call(None, "a", "time", "{}")]], ["a = get_time({})"]),
+        ([[call(0, "a", "get_", "{")], [call(0, "a", "time", "}")]], ["a = get_time({})"]),
+        ([[call(0, "a", "get_", ""), call(0, None, "time", "{}")]], ["a = get_time({})"]),
+        # A name that is repeated, whole or with its next piece.
+        ([[call(0, "a", "get_time", "")], [call(0, "a", "get_time", "{}")]], ["a = get_time({})"]),
+        ([[call(0, "a", "get_", "")], [call(0, "a", "get_time", "{}")]], ["a = get_time({})"]),
+        # Arguments that start before the rest of a name that never comes.
+        ([[call(0, "a", "get_", "{}")]], ["a = get_({})"]),
         # Arguments that are no JSON are delivered unchanged.
         ([[call(0, "a", "get_time", "so}")], [call(0, "a", "get_time", "!")]], ["a = get_time(so}!)"]),
     ],
@@ -318,6 +339,15 @@ def test_call_pieces_are_matched_with_their_call(entries: list[list[dict[str, An
 def test_repeated_call_id_is_replaced() -> None:
     reading = read(calls(call(0, "a", "get_time", "{}"), call(1, "a", "get_time", "{}")))
     assert reading.summary == ["a = get_time({})", "call_2 = get_time({})", "completed"]
+    assert [loss.path for loss in reading.losses] == ["tool_calls.id"]
+
+
+@pytest.mark.parametrize(
+    "again", [call(0, "a", "get_time", '{"x":2}'), call(1, "a", "get_time", "{}"), call(0, "a", "get_weather", "{}")]
+)
+def test_other_call_with_the_same_id_is_a_second_call(again: dict[str, Any]) -> None:
+    reading = read(calls(call(0, "a", "get_time", "{}")), calls(again))
+    assert len(reading.summary) == 3
     assert [loss.path for loss in reading.losses] == ["tool_calls.id"]
 
 

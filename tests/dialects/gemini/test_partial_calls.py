@@ -123,3 +123,9 @@ def test_path_that_cannot_be_followed_is_a_loss(path: str | None) -> None:
     arguments, lost = joined(text, PartialArgIn(json_path=path, number_value=1))
     assert lost == ["functionCall.partialArgs"]
     assert json.dumps(arguments) in ('{"s": "s"}', '{"s": "s", "a": []}')
+
+
+def test_name_in_two_pieces_is_one_name() -> None:
+    pieces = [("get_", True), ("time", True), ("get_time", False)]
+    reading = read(*[parts({"functionCall": {"id": "a", "name": name, "willContinue": more}}) for name, more in pieces])
+    assert reading.summary == ["a = get_time({})", "completed"]

@@ -189,6 +189,25 @@ def test_call_without_a_name_is_not_delivered() -> None:
     assert paths(reading.losses) == ["functionCall"]
 
 
+def test_call_that_is_sent_again_is_one_call() -> None:
+    signed = call("get_time", {"x": 1}, id="a") | {"thoughtSignature": "s"}
+    once = read(parts(signed), parts(call("get_time", id="b")))
+    twice = read(parts(signed), parts(signed, call("get_time", id="b")))
+    assert twice.summary == once.summary
+    assert list(twice.losses) == []
+
+
+def test_other_call_with_the_same_id_is_a_second_call() -> None:
+    reading = read(parts(call("get_time", {"x": 1}, id="a")), parts(call("get_time", {"x": 2}, id="a")))
+    assert reading.summary == ['a = get_time({"x":1})', 'call_2 = get_time({"x":2})', "completed"]
+    assert paths(reading.losses) == ["functionCall.id"]
+
+
+def test_calls_without_ids_are_all_delivered() -> None:
+    reading = read(parts(call("get_time")), parts(call("get_time")))
+    assert len(reading.summary) == 3
+
+
 def test_overlong_call_id_is_replaced() -> None:
     """REQ-8."""
     reading = read(parts(call("get_time", id="x" * 65)))

@@ -59,6 +59,7 @@ class AnswerToHub:
         self._pending_logprobs: list[LogProb] = []
         self._surrogates: SurrogateJoiner | None = None
         self._calls: CallTracker | None = None  # created with the first call
+        self._names = names
         self._sendable_calls = SendableCalls("tool_calls", names, losses, new_id)
         self._chunk_count = 0
         self._item_count = 0
@@ -296,7 +297,9 @@ class AnswerToHub:
 
     def _add_call_piece(self, piece: CallPiece) -> None:
         if self._calls is None:
-            self._calls = CallTracker()
+            self._calls = CallTracker(self._names)
+        if self._calls.is_repeated_call(piece, self._chunk_count):
+            return
         call, is_new = self._calls.call_for_piece(piece, self._chunk_count)
         if is_new:
             self._writer.count_bytes(PART_OVERHEAD_BYTES)
@@ -316,10 +319,13 @@ class AnswerToHub:
             call.pieces.append(arguments)
             if call.is_announced:
                 self._write_arguments(call, arguments)
-            elif call.name:
+            elif call.name and not self._has_incomplete_name(call):
                 self._announce_calls([call])
             else:
                 self._writer.count_bytes(len(arguments))
+
+    def _has_incomplete_name(self, call: StreamedCall) -> bool:
+        return not self._names.is_offered(call.name) and self._names.is_start_of_name(call.name)
 
     def _add_forced_text(self, forced: ForcedCallReader, text: str, logprobs: list[LogProb] | None) -> None:
         if logprobs:

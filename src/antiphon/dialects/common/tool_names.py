@@ -110,6 +110,10 @@ class ToolNames:
         """Whether a tool was offered under this name."""
         return sent_name in self._key_of_name
 
+    def is_start_of_name(self, text: str) -> bool:
+        """Whether the name of an offered tool starts with this text."""
+        return any(name.startswith(text) for name in self._key_of_name)
+
     def original_tool(self, sent_name: str) -> ToolRef:
         """The tool for a name in an answer. A name that was not offered is a function of that name."""
         key = self._key_of_name.get(sent_name)

@@ -51,6 +51,7 @@ class AnswerToHub:
         self._reasoning_key: int | None = None
         self._thoughts = TextPieces()
         self._text_signature = ""  # of the open message, which may still receive citations
+        self._call_by_id: dict[str, tuple[str, dict[str, Any]]] = {}  # name and arguments
         self._sendable_calls = SendableCalls("functionCall", names, losses, new_id)
         self._partial_call: PartialCall | None = None
         self._grounding: GroundingMetadataIn | None = None
@@ -135,12 +136,15 @@ class AnswerToHub:
             self._close_reasoning(self._reasoning_key)
 
     def _add_call(self, call: AnswerFunctionCallIn, signature: str) -> None:
+        is_whole = not call.will_continue and not call.partial_args
+        if is_whole and call.id and self._call_by_id.get(call.id) == (call.name, call.args or {}):
+            return  # the server sent the same call again
         self._end_open_items(signature, "call")
         if self._partial_call is not None and self._partial_call.is_continued_by(call):
             self._partial_call.add_piece(call)
         else:
             self._end_partial_call()
-            if not call.will_continue and not call.partial_args:
+            if is_whole:
                 self._write_call(call.name or "", call.id or "", call.args or {})
                 return
             self._partial_call = PartialCall(call, self._losses)
@@ -158,6 +162,7 @@ class AnswerToHub:
         if not name_on_wire:
             self._losses.add("functionCall", "a call without a name")
             return
+        self._call_by_id[id] = name_on_wire, args
         called = self._sendable_calls.tool(name_on_wire)
         key, call_id = self._next_key(), self._sendable_calls.id(id)
         arguments = msgspec.json.encode(args).decode()

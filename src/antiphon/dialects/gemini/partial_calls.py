@@ -35,6 +35,8 @@ class PartialCall:
         return not call.name or bool(self.id and call.id == self.id)
 
     def add_piece(self, call: AnswerFunctionCallIn) -> None:
+        if call.name and call.name != self.name:
+            self.name += call.name  # a name in several pieces
         self._arguments.update(call.args or {})
         for piece in call.partial_args or ():
             self._add_value(piece)
