@@ -525,7 +525,7 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
                 {"mode": "ANY", "allowedFunctionNames": ["look"]},
             ),
             mark="look",
-            note="calls of other tools are withheld",
+            note="all tools are sent, and calls of other tools are withheld",
         ),
         Feature(
             "`parallel_tool_calls: false`",

@@ -26,7 +26,7 @@ from antiphon.protocol.fold import fold_events
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.output_limits import OutputLimits
 from antiphon.protocol.request import input_items
-from antiphon.protocol.response import Response
+from antiphon.protocol.response import IncompleteDetails, Response
 from antiphon.protocol.stamps import Stamps
 from antiphon.store.interface import ResponseRecord
 from antiphon.trace.writer import TraceWriter
@@ -202,13 +202,14 @@ def test_failed_upstream_response_is_an_error_for_a_plain_client() -> None:
     assert (error.status, error.code, error.message) == (429, "rate_limit_exceeded", "slow")
 
 
-def test_answer_with_only_a_forbidden_call_is_a_model_error() -> None:
+def test_answer_with_only_a_forbidden_call_is_incomplete() -> None:
     """TOOL-3."""
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     body = {"choices": [{"message": {"role": "assistant", "tool_calls": [call]}, "finish_reason": "tool_calls"}]}
     turn = begin(tools=[{"type": "function", "name": "f"}], tool_choice="none")
-    error = raised(turn, ScriptedAnswer([msgspec.json.encode(body)], JSON))
-    assert (error.status, error.type, error.code) == (500, "model_error", "tool_not_allowed")
+    response = run(whole(turn, ScriptedAnswer([msgspec.json.encode(body)], JSON)))
+    assert (response.status, response.output) == ("incomplete", [])
+    assert response.incomplete_details == IncompleteDetails(reason="tool_not_allowed")
     assert any("withheld" in loss.what for loss in turn.losses)
 
 

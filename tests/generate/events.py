@@ -164,7 +164,7 @@ USAGE = st.none() | st.builds(
 ERRORS: st.SearchStrategy[ApiError] = st.sampled_from(
     [
         UpstreamFault("it went away", code="upstream_disconnected"),
-        ApiError("no\u2028", type="model_error", code="tool_not_allowed"),
+        ApiError("no\u2028", code="overloaded", status=503),
     ]
 )
 # Wanted ids; the writer does not take one over twice (ITEM-6), also where its own stamps come to it.

@@ -18,7 +18,6 @@ from antiphon.errors import UpstreamFault
 from antiphon.protocol.base import Shape
 from antiphon.protocol.codec import encode
 from antiphon.protocol.content import LogProb, OutputText
-from antiphon.protocol.errors import Error
 from antiphon.protocol.events import (
     ArgumentsDelta,
     ContentPartDone,
@@ -30,7 +29,6 @@ from antiphon.protocol.events import (
     OutputTextDelta,
     OutputTextDone,
     ResponseCompleted,
-    ResponseFailed,
     ResponseIncomplete,
     StreamEvent,
     TerminalEvent,
@@ -52,7 +50,7 @@ from antiphon.protocol.items import (
 from antiphon.protocol.losses import Loss
 from antiphon.protocol.policy import Policy
 from antiphon.protocol.request import ENCRYPTED_IF_ANY, Request, StreamOptions
-from antiphon.protocol.response import make_initial_response
+from antiphon.protocol.response import IncompleteDetails, make_initial_response
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.tools import AllowedToolsParam, SpecificCustom, SpecificFunction, UnknownToolChoice
 from antiphon.protocol.writer import ResponseWriter
@@ -445,7 +443,7 @@ def _call_key(call: FunctionCall | CustomToolCall) -> str:
     return f"{kind}{call.namespace}.{call.name}" if call.namespace else f"{kind}{call.name}"
 
 
-def test_response_with_only_forbidden_calls_fails() -> None:
+def test_response_with_only_forbidden_calls_is_incomplete() -> None:
     """TOOL-3: reasoning and an empty message are no answer."""
     life = Life()
     life.writer.add_reasoning("r", "let me see")
@@ -454,14 +452,10 @@ def test_response_with_only_forbidden_calls_fails() -> None:
     life.custom("b", "g")
     life.writer.complete()
     delivered, losses = ruled(replace(ASK, tool_choice=SpecificFunction(name="f")), life.events)
-    error, last = delivered[-2:]
-    assert isinstance(error, ErrorEvent)
-    assert (error.error.type, error.error.code) == ("model_error", "tool_not_allowed")
-    assert isinstance(last, ResponseFailed)
-    assert last.response.status == "failed"
-    assert last.response.completed_at is None
-    assert last.response.error == Error(code="tool_not_allowed", message=error.error.message)
-    assert "g" in error.error.message
+    last = delivered[-1]
+    assert isinstance(last, ResponseIncomplete)
+    assert (last.response.status, last.response.completed_at, last.response.error) == ("incomplete", None, None)
+    assert last.response.incomplete_details == IncompleteDetails(reason="tool_not_allowed")
     assert [loss.path for loss in losses] == ["output[2]", "output[3]"]
     assert find_violations(delivered) == []
 
@@ -492,7 +486,7 @@ def test_empty_text_does_not_count_as_an_answer() -> None:
     life.function("a", "g")
     life.writer.complete()
     delivered, _ = ruled(replace(ASK, tool_choice="none"), life.events)
-    assert isinstance(delivered[-1], ResponseFailed)
+    assert isinstance(delivered[-1], ResponseIncomplete)
 
 
 def test_incomplete_response_stays_incomplete() -> None:
@@ -520,7 +514,7 @@ def test_namespace_choice_without_a_name_allows_no_tool() -> None:
     life.writer.complete()
     nameless = UnknownToolChoice(kind="namespace", raw=Raw(b'{"type":"namespace"}'))
     delivered, _ = ruled(replace(ASK, tool_choice=AllowedToolsParam(tools=[nameless])), life.events)
-    assert isinstance(delivered[-1], ResponseFailed)
+    assert isinstance(delivered[-1], ResponseIncomplete)
 
 
 def test_event_of_a_withheld_call_is_withheld_by_item_id() -> None:

@@ -29,7 +29,6 @@ CONVERSATION_ERRORS: Final[ErrorCodes] = {
     404: {"not_found": "no conversation with this id is stored here"},
     503: STORAGE_ERRORS,
 }
-MODEL_ERRORS: Final = {"tool_not_allowed": "the model called a tool that was not allowed"}
 TURN_ERRORS: Final[dict[int, dict[str, str]]] = {
     400: {
         "invalid_json": "the body is not valid JSON: it breaks off after 17 bytes",
@@ -49,7 +48,6 @@ TURN_ERRORS: Final[dict[int, dict[str, str]]] = {
     413: {"request_too_large": "the body is larger than the limit"},
     415: {"unsupported_media_type": "content-type: expected 'application/json', got 'text/plain'"},
     429: {"rate_limit_exceeded": "the upstream's rate limit is reached"},
-    500: MODEL_ERRORS,
     502: {
         "upstream_unavailable": "the upstream cannot be reached",
         "upstream_invalid_response": "the upstream violated its protocol",

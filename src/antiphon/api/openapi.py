@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from antiphon import __version__
-from antiphon.api.documented_errors import AUTHENTICATION_ERRORS, COMMON_ERRORS, MODEL_ERRORS
+from antiphon.api.documented_errors import AUTHENTICATION_ERRORS, COMMON_ERRORS
 from antiphon.api.openapi_schemas import public_name, schemas_of
 from antiphon.api.operation import BodyType, ErrorCodes, Operation, Parameter, Route, Schema, schema_ref
 from antiphon.dialects.registry import DIALECTS, SERVER_DIALECT_NAMES
@@ -120,7 +120,7 @@ def _error_body(operation: Operation, status: int, codes: Mapping[str, str]) -> 
         code: {
             "value": {
                 "error": {
-                    "type": _error_type(status, code),
+                    "type": _error_type(status),
                     "code": code,
                     "message": message,
                     "param": EXAMPLE_PARAMS.get(code),
@@ -132,9 +132,7 @@ def _error_body(operation: Operation, status: int, codes: Mapping[str, str]) -> 
     return {"schema": schema_ref("ErrorBody"), "examples": examples}
 
 
-def _error_type(status: int, code: str) -> str:
-    if code in MODEL_ERRORS:
-        return "model_error"
+def _error_type(status: int) -> str:
     types = {number: type for type, number in STATUS_OF_TYPE.items() if type != "model_error"}
     return types.get(status, "invalid_request" if status < 500 else "server_error")
 

@@ -201,9 +201,6 @@ class UpstreamTurn:
         )
         client_response = self._policy.apply_to_response(response)
         self.losses.extend(self._policy.losses)
-        if client_response.status == ResponseStatus.FAILED and client_response.error is not None:
-            # TOOL-3: only the policy can fail a response this late.
-            raise ApiError(client_response.error.message, type="model_error", code=client_response.error.code)
         if self.recorder is not None:
             await self.recorder.save(
                 replace(client_response, output=self._policy.without_withheld_items(response).output)

@@ -17,9 +17,7 @@ import msgspec
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
-from antiphon.errors import ApiError
 from antiphon.protocol.content import Content, OutputText, Refusal
-from antiphon.protocol.errors import Error, error_payload
 from antiphon.protocol.events import (
     RESPONSE_EVENTS,
     ArgumentsDelta,
@@ -27,7 +25,6 @@ from antiphon.protocol.events import (
     ContentPartDone,
     CustomInputDelta,
     DeltaEvent,
-    ErrorEvent,
     ItemAdded,
     ItemDone,
     OutputTextDelta,
@@ -35,7 +32,7 @@ from antiphon.protocol.events import (
     ReasoningDelta,
     RefusalDelta,
     ResponseCompleted,
-    ResponseFailed,
+    ResponseIncomplete,
     StreamEvent,
     SummaryTextDelta,
     UnknownEvent,
@@ -53,7 +50,7 @@ from antiphon.protocol.items import (
 )
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import ENCRYPTED_IF_ANY, Request
-from antiphon.protocol.response import Response
+from antiphon.protocol.response import IncompleteDetails, Response
 from antiphon.protocol.status import ResponseStatus
 from antiphon.protocol.tools import AllowedToolsParam, SpecificCustom, SpecificFunction, SpecificToolChoice
 
@@ -68,12 +65,12 @@ class Policy:
     __slots__ = (
         "_allowed_tools",
         "_has_call",
+        "_has_refused_call",
         "_include",
         "_is_limited_to_one_call",
         "_pad",
         "_passes_padding",
         "_passes_plain_deltas",
-        "_refused_names",
         "_withheld_event_count",
         "_withheld_ids",
         "_withheld_indexes",
@@ -95,7 +92,7 @@ class Policy:
         self._pad = pad
         self._passes_padding = passes_padding  # whether deltas keep the padding of the upstream
         self._has_call = False
-        self._refused_names: list[str] = []
+        self._has_refused_call = False
         self._withheld_indexes: list[int] = []  # output indexes, ascending because items are announced in order
         self._withheld_ids: set[str] = set()
         self._withheld_event_count = 0
@@ -155,11 +152,11 @@ class Policy:
         if changes:
             event = replace(event, **changes)
         if (
-            self._refused_names
+            self._has_refused_call
             and type(event) is ResponseCompleted
             and not any(map(_has_content, event.response.output))
         ):
-            return self._fail_response(event)
+            return [self._end_incomplete(event)]
         return [event]
 
     def apply_to_response(self, response: Response) -> Response:
@@ -219,7 +216,7 @@ class Policy:
                 return
         tools = self._allowed_tools
         if tools is not None and key not in tools and ("namespace", key[1], None) not in tools:
-            self._refused_names.append(name)
+            self._has_refused_call = True
             reason = "tool_choice does not allow it"
         elif self._is_limited_to_one_call and self._has_call:
             reason = "parallel_tool_calls is false, and the response already has a call"
@@ -237,25 +234,15 @@ class Policy:
             return index in self._withheld_indexes or event.string_member("item_id") in self._withheld_ids
         return getattr(event, "output_index", None) in self._withheld_indexes
 
-    def _fail_response(self, event: ResponseCompleted) -> list[StreamEvent]:
-        """TOOL-3: fails a response that has nothing but withheld calls."""
-        names = ", ".join(dict.fromkeys(self._refused_names))
-        error = ApiError(
-            f"the model only called tools that tool_choice does not allow: {names}",
-            type="model_error",
-            code="tool_not_allowed",
-        )
+    def _end_incomplete(self, event: ResponseCompleted) -> ResponseIncomplete:
+        """TOOL-3: ends a response that has nothing but withheld calls. A failure would make SDKs retry."""
         response = replace(
             event.response,
-            status=ResponseStatus.FAILED,
+            status=ResponseStatus.INCOMPLETE,
             completed_at=None,
-            error=Error(code=error.code, message=error.message),
+            incomplete_details=IncompleteDetails(reason=TOOL_NOT_ALLOWED),
         )
-        number = event.sequence_number
-        return [
-            ErrorEvent(sequence_number=number, error=error_payload(error)),
-            ResponseFailed(sequence_number=number + 1, response=response),
-        ]
+        return ResponseIncomplete(sequence_number=event.sequence_number, response=response)
 
     # Numbers
 
@@ -375,4 +362,5 @@ DELTA_TYPES: Final[frozenset[type]] = frozenset(
 )
 CALL_TYPES: Final[tuple[type, ...]] = (FunctionCall, CustomToolCall)
 ENCRYPTED_REASONING: Final = "reasoning.encrypted_content"
+TOOL_NOT_ALLOWED: Final = "tool_not_allowed"  # `incomplete_details.reason`
 LOGPROBS: Final = "message.output_text.logprobs"

@@ -37,7 +37,6 @@ def mapped(status: int, code: str | None = None, message: str | None = None) -> 
         (500, "server_error", (502, "server_error", "upstream_error")),
         (418, None, (502, "server_error", "upstream_error")),
         (502, "upstream_disconnected", (502, "server_error", "upstream_disconnected")),
-        (500, "tool_not_allowed", (500, "model_error", "tool_not_allowed")),
     ],
 )
 def test_statuses_are_mapped_by_meaning(status: int, code: str | None, expected: tuple[int, str, str]) -> None:

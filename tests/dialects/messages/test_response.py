@@ -85,7 +85,6 @@ def failed(code: str) -> Response:
     [
         ("rate_limit_exceeded", 429, "too_many_requests"),
         ("upstream_disconnected", 502, "server_error"),
-        ("tool_not_allowed", 500, "model_error"),
     ],
 )
 def test_failed_response_raises_its_error(code: str, status: int, type: str) -> None:

@@ -268,15 +268,15 @@ def test_tool_choice_is_translated_TOOL4(choice: ToolChoiceParam, made: dict[str
     assert (body.get("tool_choice"), loss_paths) == (made, lost)
 
 
-def test_allowed_tools_limit_the_offered_tools() -> None:
-    """TOOL-3, F-4."""
+def test_allowed_tools_are_sent_with_all_others() -> None:
+    """TOOL-3: the cached prefix of the server stays valid, and nothing is lost."""
     unknown = UnknownToolChoice(kind="tool", raw=Raw(b'{"type":"tool","name":"web_search"}'))
     allowed = AllowedToolsParam(tools=[SpecificFunction(name="look"), unknown], mode="required")
     body, lost = sent(LOOK, CustomTool(name="patch"), SEARCH, tool_choice=allowed)
     assert ([tool["name"] for tool in body["tools"]], body["tool_choice"], lost) == (
-        ["look", "web_search"],
+        ["look", "patch", "web_search"],
         {"type": "any"},
-        ["tools"],
+        [],
     )
 
 

@@ -53,7 +53,6 @@ TYPE_AND_STATUS_OF_CODE: Final[dict[str | None, tuple[ErrorType, int]]] = {
     "model_not_found": ("not_found", 404),
     "not_found": ("not_found", 404),
     "rate_limit_exceeded": ("too_many_requests", 429),
-    "tool_not_allowed": ("model_error", 500),
     "overloaded": ("server_error", 503),
     "storage_unavailable": ("server_error", 503),
     "server_shutdown": ("server_error", 503),

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from email.utils import mktime_tz, parsedate_tz
 from typing import Final
 
-from antiphon.errors import ApiError, ClientFault, ErrorType, UpstreamFault
+from antiphon.errors import ApiError, ClientFault, UpstreamFault
 from antiphon.redaction import MAX_SEARCHED_LENGTH, sanitize_text, truncate_text
 
 MAX_RETRY_SECONDS: Final = 86_400.0
@@ -37,11 +37,8 @@ def upstream_error(
     match status:
         case _ if status >= 500 and code in GATEWAY_CODES:
             # The upstream is a gateway too: its error about its own upstream is passed on.
-            kind: ErrorType = "model_error" if code == "tool_not_allowed" else "server_error"
             description = text or f"the upstream failed with status {status}"
-            return UpstreamFault(
-                description, type=kind, code=code, status=GATEWAY_CODES[code], retry_after=retry_seconds
-            )
+            return UpstreamFault(description, code=code, status=GATEWAY_CODES[code], retry_after=retry_seconds)
         case 401 | 402 | 403:
             # ERR-4: the gateway's key or account is refused, not the client's. The upstream's message is not passed on.
             return UpstreamFault("the upstream refused the gateway's credentials", code="upstream_auth_failed")
@@ -151,7 +148,6 @@ GATEWAY_CODES: Final[dict[str | None, int]] = {
     "upstream_disconnected": 502,
     "upstream_auth_failed": 502,
     "upstream_error": 502,
-    "tool_not_allowed": 500,
     "storage_unavailable": 503,
     "server_shutdown": 503,
     "server_restarted": 503,

@@ -328,6 +328,7 @@ FINISH_REASONS: Final[dict[str, str]] = {
     "content_filter": "SAFETY",
     "malformed_function_call": "MALFORMED_FUNCTION_CALL",
     "unexpected_tool_call": "UNEXPECTED_TOOL_CALL",
+    "tool_not_allowed": "UNEXPECTED_TOOL_CALL",
     "too_many_tool_calls": "TOO_MANY_TOOL_CALLS",
     "malformed_response": "MALFORMED_RESPONSE",
     "other": "OTHER",

@@ -49,8 +49,8 @@ def request_from_hub(request: Request, wire: MessagesWire = MessagesWire()) -> t
     names = ToolNames.for_request(request, MESSAGES_NAMES)
     offered = translate_tools_once(tools_from_hub, request, names, wire)
     losses.extend(offered.losses)
-    choice, allowed = tool_choice_from_hub(request, offered.by_name, names, losses)
-    tools = [tool for name, tool in offered.by_name.items() if allowed is None or name in allowed]
+    choice = tool_choice_from_hub(request, offered.by_name, names, losses)
+    tools = list(offered.by_name.values())
     system_texts = [request.instructions] if request.instructions else []
     format = _output_format(request, wire, losses, system_texts)
     history = history_from_hub(request, names, wire, losses, system_texts)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from typing import Any, Final, NamedTuple, assert_never
+from typing import Any, Final, assert_never
 
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
@@ -44,12 +44,6 @@ class OfferedTools(Struct, frozen=True):
     losses: Losses
 
 
-class ToolSelection(NamedTuple):
-    choice: ToolChoiceOut | UnsetType
-    #: The tools that may be called; None means all.
-    allowed_names: Collection[str] | None = None
-
-
 def tools_from_hub(request: Request, names: ToolNames, wire: MessagesWire) -> OfferedTools:
     """Translate every tool that can be offered."""
     losses = Losses()
@@ -83,71 +77,61 @@ def tools_from_hub(request: Request, names: ToolNames, wire: MessagesWire) -> Of
 
 def tool_choice_from_hub(
     request: Request, offered_tools: Collection[str], names: ToolNames, losses: Losses
-) -> ToolSelection:
+) -> ToolChoiceOut | UnsetType:
     """The tool choice among the tools that were sent; an impossible choice is a loss."""
     chosen = _translate_choice(request.tool_choice, offered_tools, names, losses)
     if request.parallel_tool_calls is not False or not offered_tools:
         return chosen
-    choice = chosen.choice or ToolChoiceOut(type="auto")
-    return chosen if choice.type == "none" else chosen._replace(choice=replace(choice, disable_parallel_tool_use=True))
+    choice = chosen or ToolChoiceOut(type="auto")
+    return choice if choice.type == "none" else replace(choice, disable_parallel_tool_use=True)
 
 
 def _translate_choice(
     choice: ToolChoiceParam | None | UnsetType, offered_tools: Collection[str], names: ToolNames, losses: Losses
-) -> ToolSelection:
+) -> ToolChoiceOut | UnsetType:
     match choice:
         case None | UnsetType():
-            return NO_CHOICE
+            return UNSET
         case str():
             return _mode_choice(choice, offered_tools, losses)
         case UnknownToolChoice():
             name = choice.string_member("name") or ""
             if choice.kind == "tool" and name in offered_tools:
-                return ToolSelection(ToolChoiceOut(type="tool", name=name))
+                return ToolChoiceOut(type="tool", name=name)
             losses.add("tool_choice", f"the tool choice {choice.kind!r}", "the API has no equivalent")
-            return NO_CHOICE
+            return UNSET
         case SpecificFunction() | SpecificCustom():
             return _named_choice(choice, offered_tools, names, losses)
         case AllowedToolsParam(tools=[SpecificFunction() | SpecificCustom() as only], mode="required"):
             return _named_choice(only, offered_tools, names, losses)
-        case AllowedToolsParam(mode=mode):
+        case AllowedToolsParam(mode=mode):  # TOOL-3: all tools are sent, calls outside the set are withheld by policy
             report_unknown_fields(choice, "tool_choice", losses)
-            allowed = {_wire_name(tool, names) for tool in choice.tools} & set(offered_tools)
-            if mode == "none" or not allowed:
-                return _mode_choice("none", offered_tools, losses)
-            losses.add(
-                "tools",
-                "tools outside the allowed set",
-                "they are not offered; the API has no equivalent of an allowed set",
+            can_call = any(
+                isinstance(tool, UnknownToolChoice) or names.wire_name(ToolRef.from_choice(tool)) in offered_tools
+                for tool in choice.tools
             )
-            return ToolSelection(_mode_choice(mode or "auto", allowed, losses).choice, allowed)
+            return _mode_choice(mode or "auto" if can_call else "none", offered_tools, losses)
         case _ as never:
             assert_never(never)
 
 
-def _mode_choice(mode: str, offered_tools: Collection[str], losses: Losses) -> ToolSelection:
+def _mode_choice(mode: str, offered_tools: Collection[str], losses: Losses) -> ToolChoiceOut | UnsetType:
     if offered_tools:
-        return ToolSelection(ToolChoiceOut(type="any" if mode == "required" else "none" if mode == "none" else "auto"))
+        return ToolChoiceOut(type="any" if mode == "required" else "none" if mode == "none" else "auto")
     if mode == "required":
         losses.add("tool_choice", "a forced tool call", "no tool could be offered")
-    return NO_CHOICE
+    return UNSET
 
 
 def _named_choice(
     choice: SpecificFunction | SpecificCustom, offered_tools: Collection[str], names: ToolNames, losses: Losses
-) -> ToolSelection:
+) -> ToolChoiceOut | UnsetType:
     report_unknown_fields(choice, "tool_choice", losses)
     name = names.wire_name(ToolRef.from_choice(choice))
     if name in offered_tools:
-        return ToolSelection(ToolChoiceOut(type="tool", name=name))
+        return ToolChoiceOut(type="tool", name=name)
     losses.add("tool_choice", "a forced tool call", "the tool could not be offered")
-    return NO_CHOICE
-
-
-def _wire_name(choice: SpecificFunction | SpecificCustom | UnknownToolChoice, names: ToolNames) -> str:
-    if isinstance(choice, UnknownToolChoice):
-        return choice.string_member("name") or ""
-    return names.wire_name(ToolRef.from_choice(choice))
+    return UNSET
 
 
 def _function_tool(
@@ -235,7 +219,6 @@ def _required_of(schema: JsonSchema) -> list[str]:
     return [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
 
 
-NO_CHOICE: Final = ToolSelection(UNSET)
 NO_PARAMETERS: Final[dict[str, Any]] = {"type": "object", "properties": {}}
 CHOICE_KEYWORDS: Final = ("anyOf", "oneOf", "allOf")
 PROPERTY_NAME: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
