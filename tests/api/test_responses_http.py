@@ -266,6 +266,51 @@ def test_losses_are_reported_in_a_header_and_on_request_in_an_event() -> None:
     assert [line["losses"] for line in lines] == [1, 1, 1]
 
 
+@pytest.mark.parametrize(
+    ("path", "asked", "end"),
+    [
+        ("/v1/responses", {**STREAMED, "tool_choice": "none"}, b"event: response.completed"),
+        (
+            "/v1/messages",
+            {
+                **{"model": "mock-1", "stream": True, "max_tokens": 9, "tool_choice": {"type": "none"}},
+                "messages": [{"role": "user", "content": "Hi"}],
+            },
+            b"event: message_delta",
+        ),
+        (
+            "/v1beta/models/mock-1:streamGenerateContent?alt=sse",
+            {"contents": [{"parts": [{"text": "Hi"}]}], "toolConfig": {"functionCallingConfig": {"mode": "NONE"}}},
+            None,
+        ),
+    ],
+)
+def test_losses_after_the_head_of_a_stream_are_in_a_comment_and_in_the_log(
+    path: str, asked: dict[str, Any], end: bytes | None
+) -> None:
+    """F-4: clients of the Gemini API read comments as data, so they get none."""
+    gate = Gate()
+    reply = turn(testing.text("Hel"), testing.wait(gate), testing.tool_call("c", "f", "{}"))
+    with ChatServer([reply]) as upstream, running(one_upstream(upstream.base_url)) as gateway:
+        with (
+            httpx2.Client(timeout=60) as client,
+            client.stream("POST", gateway.url + path, json=asked) as answer,
+        ):
+            pieces = answer.iter_raw()
+            seen = next(pieces)
+            while b"Hel" not in seen:
+                seen += next(pieces)
+            gate.open()
+            seen += b"".join(pieces)
+            assert "antiphon-losses" not in answer.headers
+        (line,) = gateway.requests(1)
+    assert line["losses"] == 1
+    comments = [row for row in seen.split(b"\n") if row.startswith(b": antiphon-losses: 1; ")]
+    assert len(comments) == (end is not None)
+    if end is not None:
+        assert comments[0] + b"\n\n" + end in seen
+
+
 def style_in(stream: str) -> str:
     """The style in which a stream with reasoning and an error is written."""
     (name,) = (name for name in ("reasoning", "reasoning_text") if f"event: response.{name}.delta" in stream)

@@ -21,6 +21,7 @@ from antiphon.protocol.events import OutputTextDelta, StreamEvent
 from antiphon.protocol.fold import fold_events
 from antiphon.protocol.grammar import Violation, find_violations
 from antiphon.protocol.items import Message
+from antiphon.protocol.losses import Losses
 from antiphon.protocol.stamps import Stamps
 from antiphon.upstream.server_turn import StreamReader
 
@@ -110,6 +111,63 @@ def test_losses_after_the_start_of_a_stream_are_reported() -> None:
     losses = msgspec.json.decode(events[-2].raw)["losses"]  # type: ignore[union-attr]
     assert len(losses) == len(pipe.losses) > before
     assert any("withheld" in loss["what"] for loss in losses)
+
+
+WITHHOLDING = b'{"model": "m", "input": "Hi", "stream": true, "tool_choice": "none", "tools": [{"type": "function", "name": "f"}]}'
+
+
+def commented(losses: Losses) -> bytes:
+    return b": " + ", ".join(loss.path for loss in losses).encode() + b"\n\n"
+
+
+def test_losses_after_the_head_are_in_a_comment_before_the_end() -> None:
+    """F-4: only the losses that the head does not report."""
+    pipe = make_pipe(WITHHOLDING, loss_comment=commented)
+    head_losses = pipe.losses_for_head()
+    out = pipe.feed(STREAM)
+    late_losses = [loss for loss in pipe.losses if loss not in list(head_losses)]
+    assert late_losses
+    comment = b": " + ", ".join(loss.path for loss in late_losses).encode() + b"\n\n"
+    assert out.count(b"\n\n: ") == 1
+    assert comment + b"event: response.completed" in out
+    assert read(out) == read(make_pipe(WITHHOLDING).feed(STREAM))
+
+
+@pytest.mark.parametrize(
+    ("asked", "settings", "has_head"),
+    [
+        (ASKED, {"loss_comment": commented}, True),  # the head reports all
+        (WITHHOLDING, {"loss_comment": commented}, False),  # the head comes later and reports all
+        (WITHHOLDING, {}, True),  # the client does not ignore comments
+    ],
+)
+def test_comment_is_omitted_if_the_head_reports_all_losses(
+    asked: bytes, settings: dict[str, object], has_head: bool
+) -> None:
+    pipe = make_pipe(asked, **settings)
+    if has_head:
+        pipe.losses_for_head()
+    assert b"\n\n: " not in pipe.feed(STREAM)
+
+
+def test_loss_comment_precedes_the_error_of_a_failed_stream() -> None:
+    """The error is the end in some dialects. The comment is sent once."""
+    pipe = make_pipe(WITHHOLDING, loss_comment=commented)
+    pipe.losses_for_head()
+    cut = STREAM.index(b'"finish_reason"')
+    out = pipe.feed(STREAM[:cut]) + pipe.finish()
+    assert out.count(b"\n\n: ") == 1
+    assert out.index(b"\n\n: ") < out.index(b"event: error")
+
+
+def test_loss_comment_precedes_the_error_of_a_response_that_is_not_stored() -> None:
+    pipe = holding(WITHHOLDING, loss_comment=commented)
+    pipe.losses_for_head()
+    out = pipe.feed(STREAM)
+    assert b"\n\n: " not in out
+    failed = pipe.fail(StorageUnavailable("the disk is full"))
+    assert failed.startswith(b": ")
+    assert failed.count(b"\n\n: ") == 0
 
 
 def test_losses_event_precedes_the_error_of_a_failed_stream() -> None:

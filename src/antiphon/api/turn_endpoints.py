@@ -25,7 +25,7 @@ from antiphon.gateway.routes import request_at_path
 from antiphon.gateway.run_turn import WholeTurn, drain_upstream, run_turn, violation_reporter
 from antiphon.gateway.turn import UpstreamTurn
 from antiphon.http.asgi import JSON, Headers, Scope
-from antiphon.http.exchange import SSE_HEADERS, EventStream, Exchange, losses_header
+from antiphon.http.exchange import SSE_HEADERS, EventStream, Exchange, losses_comment, losses_header
 from antiphon.ops.services import Services
 from antiphon.protocol import codec
 from antiphon.protocol.losses import Losses
@@ -99,6 +99,11 @@ class StreamFormat(Struct, frozen=True, kw_only=True):
     reports_losses: bool = False
     client_dialect: ClientDialect | None = None  # set if frames of the same dialect may pass as they came
 
+    @property
+    def accepts_comments(self) -> bool:
+        """Whether clients ignore comments. Some read them as data, and get blank bytes to stay connected."""
+        return self.keepalive == KEEPALIVE_COMMENT
+
 
 async def deliver_turn(
     services: Services, exchange: Exchange, turn: UpstreamTurn, stream_format: Callable[[], StreamFormat]
@@ -134,12 +139,13 @@ async def _deliver_stream(
     pipe = turn.make_pipe(
         stream_format.events_from_hub(turn.prepared.request),
         reports_losses=stream_format.reports_losses,
+        loss_comment=losses_comment if stream_format.accepts_comments and not stream_format.reports_losses else None,
         on_violation=violation_reporter(services, exchange.id),
         client_dialect=stream_format.client_dialect,
     )
     stream = EventStream(
         exchange.send,
-        lambda: [*stream_format.headers, *losses_header(pipe.losses)],
+        lambda: [*stream_format.headers, *losses_header(pipe.losses_for_head())],
         first_byte_timeout=services.first_byte_timeout,
         keepalive_interval=services.keepalive_interval,
         send_now=exchange.send_now,

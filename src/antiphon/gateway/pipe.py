@@ -48,6 +48,7 @@ class Pipe:
         losses: Losses,
         *,
         reports_losses: bool = False,
+        loss_comment: Callable[[Losses], bytes] | None = None,
         on_violation: Callable[[Violation], None] | None = None,
         holds_terminal_event: bool = False,
         separator: bytes = b"",
@@ -61,6 +62,8 @@ class Pipe:
         self._from_hub = from_hub
         self._event_losses = losses
         self._reports_losses = reports_losses
+        self._loss_comment = loss_comment  # encodes losses for clients that ignore comments
+        self._head_losses: Losses | None = None  # the losses in the head of the stream; None before it is sent
         self._holds_terminal_event = holds_terminal_event
         self._relay = relay  # for a client of the upstream's dialect
         if relay is not None:
@@ -104,7 +107,8 @@ class Pipe:
         out: list[bytes] = []
         event = ErrorEvent(sequence_number=number, error=error_payload(error))
         self._check_grammar(event)
-        out.append(self._deliver(event, self._from_hub.feed(event)))
+        translation = self._deliver(event, self._from_hub.feed(event))
+        out += [self._take_loss_comment(), translation]
         self._pending_end, self.response = None, has_failed
         self._write_end(ResponseFailed(sequence_number=number + 1, response=has_failed), out)
         return self.join(out)
@@ -129,6 +133,11 @@ class Pipe:
         for part in parts:
             losses.extend(part)
         return losses
+
+    def losses_for_head(self) -> Losses:
+        """The losses so far, which the head of the stream reports. Later ones are in a comment before the end."""
+        self._head_losses = self.losses
+        return self._head_losses
 
     def feed(self, data: bytes) -> bytes:
         """Upstream bytes → client bytes."""
@@ -168,7 +177,10 @@ class Pipe:
             event = replace(event, sequence_number=event.sequence_number + self._number_shift)
         if not _is_end(event):
             self._check_grammar(event)
-            out.append(self._deliver(event, self._from_hub.feed(event)))
+            translation = self._deliver(event, self._from_hub.feed(event))
+            if type(event) is ErrorEvent:  # in some dialects it is the end
+                out.append(self._take_loss_comment())
+            out.append(translation)
             return
         self.response, self.event_count = event.response, event.sequence_number + 1
         if self._holds_terminal_event and not isinstance(event, ResponseFailed):
@@ -178,7 +190,8 @@ class Pipe:
 
     def _write_end(self, event: TerminalEvent, out: list[bytes]) -> None:
         self._check_grammar(event)
-        out.append(self._deliver(event, self._from_hub.feed(event) + self._from_hub.finish()))
+        translation = self._deliver(event, self._from_hub.feed(event) + self._from_hub.finish())
+        out += [self._take_loss_comment(), translation]  # the translation of the end may lose something too
 
     def _deliver(self, event: StreamEvent | TextRun, translation: bytes) -> bytes:
         return translation if self._relay is None else self._relay.deliver(event, translation)
@@ -201,6 +214,17 @@ class Pipe:
             event = UnknownEvent(kind=LOSSES_EVENT, raw=encoded_event, sequence_number=number)
             self._check_grammar(event)
             out.append(self._from_hub.feed(event))
+
+    def _take_loss_comment(self) -> bytes:
+        """F-4: a comment with the losses that came after the head of the stream; empty if there are none."""
+        if self._loss_comment is None or self._head_losses is None:
+            return b""
+        reported, late_losses = set(self._head_losses), Losses()
+        for loss in self.losses:
+            if loss not in reported:
+                late_losses.add(loss.path, loss.what, loss.why)
+        self._head_losses = self.losses
+        return self._loss_comment(late_losses) if len(late_losses) else b""
 
     def _check_grammar(self, event: StreamEvent) -> None:
         if self._grammar is not None and self._on_violation is not None:

@@ -273,11 +273,18 @@ class EventStream:
 
 def losses_header(losses: Losses) -> Headers:
     """REQ-6: a short summary of the losses; the trace has all of them."""
-    if not len(losses):
-        return []
+    return [(b"antiphon-losses", _summary_of(losses))] if len(losses) else []
+
+
+def losses_comment(losses: Losses) -> bytes:
+    """The same summary as a comment in an event stream, for losses after its head."""
+    return b": antiphon-losses: %b\n\n" % _summary_of(losses)
+
+
+def _summary_of(losses: Losses) -> bytes:
     paths = ", ".join(dict.fromkeys(loss.path for loss in losses))
     value = f"{len(losses)}; {paths}".encode("ascii", "replace").translate(PRINTABLE_ASCII)
-    return [(b"antiphon-losses", value if len(value) <= MAX_LOSSES_HEADER else value[: MAX_LOSSES_HEADER - 3] + b"...")]
+    return value if len(value) <= MAX_LOSSES_HEADER else value[: MAX_LOSSES_HEADER - 3] + b"..."
 
 
 def check_body_headers(scope: Scope, limit: int) -> None:

@@ -57,3 +57,9 @@ def test_effort_equal_to_the_hub_field_is_no_loss() -> None:
     assert not is_handled_by_gateway(config, Raw(b'{"effort":"max"}'), ASKED)
     assert not is_handled_by_gateway(config, Raw(b'{"effort":"low"}'), Request())
     assert not is_handled_by_gateway(config, Raw(b'{"effort":"low","task_budget":{}}'), ASKED)
+
+
+def test_text_as_the_only_modality_is_no_loss() -> None:
+    """F-4: every server answers with text."""
+    assert is_handled_by_gateway("gemini:responseModalities", Raw(b'["TEXT"]'), ASKED)
+    assert not is_handled_by_gateway("gemini:responseModalities", Raw(b'["TEXT","IMAGE"]'), ASKED)

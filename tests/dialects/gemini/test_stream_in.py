@@ -311,6 +311,12 @@ def test_finish_reason_may_be_the_number_of_the_enum(number: int, end: str) -> N
     assert paths(reading.losses) == []
 
 
+def test_message_beside_a_normal_end_is_no_loss() -> None:
+    """F-4: servers describe calls with it."""
+    described = parts(call("get_time", {}), finishReason="STOP", finishMessage="Model generated function call(s).")
+    assert paths(read_frames([frame(described)]).losses) == []
+
+
 def test_malformed_call_is_a_loss() -> None:
     """F-4: with the server's message; the answer has no error."""
     to_hub = reader()

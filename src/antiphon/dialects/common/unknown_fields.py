@@ -5,7 +5,7 @@ Some unknown fields are no loss: they concern only the client's own stream, or r
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -28,6 +28,8 @@ def report_unknown_fields(shape: Shape, path: str, losses: Losses) -> None:
 
 def is_handled_by_gateway(name: str, raw: Raw, request: Request) -> bool:
     """Whether the gateway itself handles a field of a client's request, or the field only repeats one of the hub."""
+    if name in DEFAULT_VALUES:
+        return msgspec.json.decode(raw) in DEFAULT_VALUES[name]
     allowed_members = HANDLED_FIELDS.get(name)
     if allowed_members is None:
         return name in REPEATED_FIELDS and bool(getattr(request, REPEATED_FIELDS[name]))
@@ -65,6 +67,8 @@ HANDLED_FIELDS: Final = {
     "gemini:thinkingConfig": {"thinkingBudget", "thinkingLevel", "includeThoughts"},
     "chat:reasoning": {"effort", "max_tokens", "enabled"},
 }
+#: Values of fields that mean what every server does without the field.
+DEFAULT_VALUES: Final[dict[str, tuple[Any, ...]]] = {"gemini:responseModalities": (["TEXT"], ["text"], [], None)}
 #: Fields that are handled only if the hub's effort carries them.
 EFFORT_FIELDS: Final = ("gemini:thinkingConfig", "chat:reasoning")
 #: Fields of one dialect that a field of the hub repeats.

@@ -160,7 +160,7 @@ class EventsToHub(StreamToHub):
 
     def _end_response(self) -> None:
         reason, finish_message = self._stop_reason, sanitize_text(self._finish_message)
-        if finish_message:
+        if finish_message and reason != "STOP":  # beside a normal end it only describes the calls
             self.losses.add("finishMessage", finish_message, "Open Responses has no equivalent")
         if reason == "STOP" or reason in INCOMPLETE_REASONS:
             self._end_as(INCOMPLETE_REASONS.get(reason))
