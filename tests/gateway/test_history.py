@@ -24,7 +24,7 @@ from antiphon.gateway.recording import ResponseRecorder, response_from_record
 from antiphon.gateway.sealing import Seal
 from antiphon.protocol import codec
 from antiphon.protocol.items import Item
-from antiphon.protocol.request import Request
+from antiphon.protocol.request import Request, input_items
 from antiphon.protocol.response import make_initial_response
 from antiphon.protocol.stamps import Stamps
 from antiphon.store.interface import Store, StoredTurn
@@ -159,6 +159,19 @@ def test_history_without_a_store_is_refused() -> None:
         assert (await refused(Bench(None), asked(previous_response_id="resp_1"))).code == "previous_response_not_found"
         assert (await refused(Bench(None), asked({"type": "item_reference", "id": "msg_1"}))).param == "input[0].id"
         assert (await refused(Bench(None), asked(OUTPUT))).code == "orphan_tool_output"
+
+    asyncio.run(within())
+
+
+def test_output_of_a_tool_search_is_no_orphan() -> None:
+    """D-3."""
+    search = {"type": "tool_search_call", "call_id": OUTPUT["call_id"], "arguments": {}, "execution": "client"}
+
+    async def within() -> None:
+        resolved = await Bench(None).resolve_history(asked(search, OUTPUT))
+        assert len(input_items(resolved.request)) == 2
+        unanswerable = {"type": "tool_search_call", "arguments": {}}
+        assert (await refused(Bench(None), asked(unanswerable, OUTPUT))).code == "orphan_tool_output"
 
     asyncio.run(within())
 

@@ -33,6 +33,7 @@ from antiphon.protocol.items import (
     ItemParam,
     ItemReference,
     MessageParam,
+    ToolSearchCall,
 )
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request, conversation_id_of, input_items
@@ -383,6 +384,8 @@ def _call_ids_in(item: ItemParam) -> list[str]:
     """The ids of the calls in an item."""
     if isinstance(item, CALLS):
         return [item.call_id]
+    if isinstance(item, ToolSearchCall):  # clients answer it with a function call output too
+        return [item.call_id] if item.call_id else []
     if type(item) is MessageParam and type(item.content) is list:
         return [part.id for part in item.content if isinstance(part, ToolUse)]
     return []

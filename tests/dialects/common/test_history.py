@@ -44,6 +44,7 @@ from antiphon.protocol.items import (
     MessageParam,
     MessageRole,
     ReasoningParam,
+    ToolSearchCall,
     WebSearchCall,
 )
 from antiphon.protocol.losses import Losses
@@ -425,3 +426,15 @@ def test_unresolved_reference_is_refused() -> None:
     with pytest.raises(InvalidValue, match="msg_1") as caught:
         turns_and_losses([ItemReference(id="msg_1")])
     assert caught.value.param == "input[0].id"
+
+
+def test_output_of_a_tool_search_is_a_loss_and_no_orphan() -> None:
+    items: list[ItemParam] = [
+        MessageParam(role="user", content="hi"),
+        ToolSearchCall(call_id="s1", arguments={}, execution="client"),
+        FunctionCallOutputParam(call_id="s1", output="[]"),
+    ]
+    losses = Losses()
+    history = build_history(items, losses)
+    assert len(history.turns) == 1
+    assert [loss.path for loss in losses] == ["input[2]"]

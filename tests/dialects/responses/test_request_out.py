@@ -14,11 +14,23 @@ from tests.generate.conversations import marks_of, requests
 
 from antiphon.dialects.responses import ResponsesWire, request_from_hub, request_to_hub
 from antiphon.errors import UnsupportedParameter
+from antiphon.gateway.ids import group_item_id, id_of, new_id
 from antiphon.protocol import codec
 from antiphon.protocol.content import InputText, OutputTextParam, ToolResult, ToolUse, UnknownContent
-from antiphon.protocol.items import FunctionCallOutputParam, ItemParam, MessageParam, ReasoningParam, UnknownItem
+from antiphon.protocol.items import (
+    CustomToolCallParam,
+    FunctionCall,
+    FunctionCallOutputParam,
+    FunctionCallParam,
+    ItemParam,
+    ItemReference,
+    MessageParam,
+    ReasoningParam,
+    UnknownItem,
+)
 from antiphon.protocol.losses import Loss
 from antiphon.protocol.request import ENCRYPTED_IF_ANY, Request
+from antiphon.protocol.status import ItemStatus
 from antiphon.protocol.tools import ToolList, UnknownTool, UnknownToolChoice
 
 STATEFUL = ResponsesWire(stateful=True)
@@ -36,6 +48,7 @@ WIRES = st.builds(
     ResponsesWire,
     assistant_content=st.sampled_from(["output_text", "input_text"]),
     status_fields=st.sampled_from(["keep", "drop"]),
+    item_ids=st.sampled_from(["keep", "own"]),
     phase=st.sampled_from(["keep", "drop"]),
     reasoning=st.sampled_from(["keep", "encrypted_only"]),
     unknown_items=st.sampled_from(["keep", "drop"]),
@@ -484,3 +497,39 @@ def test_encrypted_reasoning_is_requested_from_models_with_reasoning(
     body, losses = sent(Request(model=model, input="Hi", include=asked or UNSET), wire)
     assert body.get("include") == include
     assert [loss.path for loss in losses] == lost
+
+
+OWN_IDS = ResponsesWire(item_ids="own")
+ISSUED = "67ccd2bed1ec8190b14f964abc0542670bb6a6b452d3795b"
+
+
+@pytest.mark.parametrize(
+    ("item", "is_sent"),
+    [
+        (MessageParam(role="user", content="hi", id=f"msg_{ISSUED}"), True),
+        (MessageParam(role="user", content="hi", id="mine"), False),
+        (MessageParam(role="assistant", content="hi", id="msg_" + "a" * 61), False),
+        (MessageParam(role="assistant", content="hi", id=new_id("msg")), False),
+        (MessageParam(role="user", content="hi", id=group_item_id(new_id("items"), 3, "msg")), False),
+        (FunctionCallParam(call_id="c", name="f", arguments="{}", id=f"fc_{ISSUED}"), True),
+        (FunctionCallParam(call_id="c", name="f", arguments="{}", id=f"msg_{ISSUED}"), False),
+        (FunctionCall(call_id="c", name="f", arguments="{}", id="toolu_1", status=ItemStatus.COMPLETED), False),
+        (CustomToolCallParam(call_id="c", name="f", input="", id=f"ctc_{ISSUED}"), True),
+        (FunctionCallOutputParam(call_id="c", output="", id=new_id("fco")), False),
+        (ReasoningParam(summary=[], encrypted_content="x", id=f"rs_{ISSUED}"), True),
+        (ReasoningParam(summary=[], encrypted_content="x", id="thinking_0"), False),
+        (ItemReference(id="mine"), True),
+    ],
+)
+def test_server_gets_only_ids_of_items_that_it_can_have_issued(item: ItemParam, is_sent: bool) -> None:
+    body, losses = request_from_hub(Request(model="m", input=[item]), OWN_IDS)
+    (sent,) = json.loads(body)["input"]
+    assert sent.get("id") == (id_of(item) if is_sent else None)
+    assert list(losses) == []
+    kept, _ = request_from_hub(Request(model="m", input=[item]))
+    assert "id" in json.loads(kept)["input"][0]
+
+
+def test_item_without_an_id_gets_none() -> None:
+    body, _ = request_from_hub(Request(model="m", input=[MessageParam(role="user", content="hi")]), OWN_IDS)
+    assert "id" not in json.loads(body)["input"][0]

@@ -36,6 +36,7 @@ from antiphon.protocol.items import (
     ItemReference,
     MessageParam,
     ReasoningParam,
+    ToolSearchCall,
 )
 from antiphon.protocol.losses import Losses
 
@@ -240,6 +241,7 @@ class _Turns:
         self.turns: list[HistoryTurn] = []
         self.others: list[PlacedItem[ItemParam]] = []
         self._matches = matches
+        self._search_ids: set[str] = set()  # call ids of tool searches, which only Responses servers know
         self._losses = losses
         self._orphans = orphans
         self._open_turn: AssistantTurn | None = None
@@ -247,6 +249,7 @@ class _Turns:
         self._last_output_index = -1  # the position of the last output of the open turn's calls
 
     def add_entries(self, entries: list[_Entry]) -> None:
+        self._search_ids = {item.call_id for _, item, _ in entries if isinstance(item, ToolSearchCall) and item.call_id}
         for index, (path, item, first) in enumerate(entries):
             match item:
                 case MessageParam():
@@ -299,7 +302,9 @@ class _Turns:
 
     def _add_output(self, index: int, output: PlacedItem[ToolOutputParam]) -> None:
         call = self._matches.call_of_output.get(index)
-        if call is None:
+        if call is None and output.item.call_id in self._search_ids:
+            self._losses.add(output.path, "the output of a tool search", "the API has no equivalent")
+        elif call is None:
             self._add_turn(self._turn_for_orphan(output))
         elif self._open_turn and self._opened_index <= call < index:
             self._open_turn = None  # calls after the first output belong to a new turn

@@ -55,6 +55,7 @@ from antiphon.protocol.items import (
     CustomToolCallOutputParam,
     FunctionCallOutputParam,
     ItemParam,
+    ItemReference,
     MessageParam,
     ReasoningParam,
     UnknownItem,
@@ -121,7 +122,10 @@ class _InputRewriter:
     def rewrite(self, request: Request, items: list[ItemParam]) -> Request:
         self._outputs_as_parts = self._accepts_marks and has_cache_marks(items, CACHE_CONTROL)
         new_items = [self._rewrite_item(item, f"input[{index}]") for index, item in enumerate(items)]
-        return replace(request, input=[_with_short_call_id(item) for item in new_items if item is not None])
+        sent_items = [_with_short_call_id(item) for item in new_items if item is not None]
+        if self._wire.item_ids == "own":
+            sent_items = [_without_foreign_id(item) for item in sent_items]
+        return replace(request, input=sent_items)
 
     def _rewrite_item(self, item: ItemParam, path: str) -> ItemParam | None:
         match self._tools.rewrite_item(item, path):
@@ -277,6 +281,18 @@ def _with_short_call_id(item: ItemParam) -> ItemParam:
     return replace(item, call_id=shorten_call_id(call_id))
 
 
+def _without_foreign_id(item: ItemParam) -> ItemParam:
+    """Leave out the id of an item that a server of this API did not issue: of another form, or made by a gateway."""
+    id = getattr(item, "id", None)
+    if not isinstance(id, str) or isinstance(item, ItemReference):
+        return item
+    prefix = PREFIX_OF_ITEM.get(type_of(item), "")
+    if id.startswith(prefix) and len(id) <= MAX_ITEM_ID_LENGTH and not GATEWAY_ID.fullmatch(id):
+        return item
+    without_id: ItemParam = replace(item, id=UNSET)
+    return without_id
+
+
 def _with_supported_include(request: Request, wire: ResponsesWire, losses: Losses) -> Request:
     """RSN-2: request encrypted reasoning where the server needs it back, and never of a model that does not reason."""
     requested = request.include or ()
@@ -376,6 +392,11 @@ def _without_field(request: Request, name: str, losses: Losses) -> Request:
     return request
 
 
+MAX_ITEM_ID_LENGTH: Final = 64
+#: The start of ids that servers issue, by the type of the item.
+PREFIX_OF_ITEM: Final = {"message": "msg_", "function_call": "fc_", "custom_tool_call": "ctc_", "reasoning": "rs_"}
+#: The form of ids that a gateway issues, alone and in a group.
+GATEWAY_ID: Final = re.compile(r"[a-z]+_[0-9a-f]{40}(x[0-9a-f]+)?")
 ENCRYPTED_REASONING: Final = "reasoning.encrypted_content"
 FOREIGN_PREFIXES: Final = tuple(f"{name}:" for name in get_args(ServerDialectName) if name != "responses")
 #: Hosted tools of the Messages API end in a date.
