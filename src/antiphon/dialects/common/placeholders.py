@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from antiphon.dialects.common.documents import text_of_document
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.protocol.base import Shape, Unknown
 from antiphon.protocol.content import (
@@ -43,7 +44,10 @@ def placeholder_for(part: ContentParam) -> str:
 
 
 def replace_with_placeholder(part: ContentParam, path: str, why: str, losses: Losses) -> str:
-    """Reports the loss of a part and returns its placeholder."""
+    """Returns the text of a document. For all other parts, reports the loss and returns the placeholder."""
+    text = text_of_document(part)
+    if text is not None:
+        return text
     note = placeholder_for(part)
     losses.add(path, note.strip("[]"), why)
     return note

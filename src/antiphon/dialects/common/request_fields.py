@@ -67,7 +67,7 @@ def report_unsupported_fields(
 
     Fields that the gateway serves itself (`store`, `truncation` …) are no losses.
     """
-    for name in names:
+    for name in (*names, "max_tool_calls"):
         if getattr(request, name):
             losses.add(name, f"the field {name!r}", "the API has no equivalent")
     if request.reasoning:

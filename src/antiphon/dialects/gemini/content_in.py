@@ -9,6 +9,7 @@ from typing import Final
 
 from msgspec import UNSET
 
+from antiphon.dialects.common.documents import is_video_page
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.gemini.wire import BlobIn, FileDataIn, PartIn, ResultMediaIn
 from antiphon.protocol.content import InputAudio, InputAudioData, InputFileParam, InputImageParam, InputVideo
@@ -54,6 +55,8 @@ def _file_to_hub(file: FileDataIn) -> Medium:
         case "image":
             return InputImageParam(image_url=file.file_uri)
         case "video":
+            return InputVideo(video_url=file.file_uri)
+        case "" if is_video_page(file.file_uri):
             return InputVideo(video_url=file.file_uri)
         case _:
             return InputFileParam(file_url=file.file_uri, filename=file.display_name or UNSET)

@@ -19,6 +19,7 @@ from antiphon.dialects.common.cache_marks import (
     mark_of,
     take_mark,
 )
+from antiphon.dialects.common.documents import is_video_page
 from antiphon.dialects.common.placeholders import replace_with_placeholder
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.messages.wire import (
@@ -236,7 +237,7 @@ def _document_source(part: InputFileParam) -> SourceOut | None:
             return SourceOut(type="base64", media_type=PDF_MEDIA_TYPE, data=data)
         text = _decode_text(data) if kind.startswith("text/") or kind in TEXT_MEDIA_TYPES else None
         return None if text is None else SourceOut(type="text", media_type="text/plain", data=text)
-    if part.file_url and part.file_url.startswith("https://"):
+    if part.file_url and part.file_url.startswith("https://") and not is_video_page(part.file_url):
         return SourceOut(type="url", url=part.file_url)
     return _file_source(part.file_id)
 

@@ -25,6 +25,7 @@ from antiphon.dialects.common.cache_marks import (
     without_mark,
 )
 from antiphon.dialects.common.call_ids import MAX_CALL_ID_LENGTH, shorten_call_id
+from antiphon.dialects.common.documents import text_of_document
 from antiphon.dialects.common.effort import supported_effort
 from antiphon.dialects.common.envelope import unseal_reasoning
 from antiphon.dialects.common.model_names import matches_any
@@ -197,6 +198,9 @@ class _InputRewriter:
     def _unknown_part(self, part: UnknownContent, path: str) -> ContentParam | None:
         if not part.kind.startswith(FOREIGN_PREFIXES):
             return part
+        text = text_of_document(part)
+        if text is not None:
+            return InputText(text=text)
         self._losses.add(path, f"a part of type {part.kind!r}", FOREIGN_REASON)
         return None
 
