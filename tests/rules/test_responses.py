@@ -17,6 +17,7 @@ def violations(change: dict[str, Any], **known: Any) -> list[tuple[str, str, boo
     return [(violation.rule, violation.path, violation.is_certain) for violation in report.violations]
 
 
+SEARCH = {"type": "tool_search_call", "call_id": CALL["call_id"], "arguments": {}, "execution": "client"}
 # (what is wrong, the violations of the body).
 WRONG: dict[str, tuple[dict[str, Any], list[tuple[str, str, bool]]]] = {
     "several faults in one call": (
@@ -37,6 +38,22 @@ WRONG: dict[str, tuple[dict[str, Any], list[tuple[str, str, bool]]]] = {
         [("missing_field", "input[0].arguments", True)],
     ),
     "a type that is no string": (body_with({"type": 1}), [("discriminator", "input[0].type", True)]),
+    "a tool search that a function output answers": (
+        body_with(SEARCH, RESULT),
+        [("discriminator", "input[0].type", False)],
+    ),
+    "a tool search that its own output answers": (
+        body_with(SEARCH, {"type": "tool_search_output", "call_id": CALL["call_id"], "tools": []}),
+        [("discriminator", "input[0].type", False), ("discriminator", "input[1].type", False)],
+    ),
+    "a tool search without an output": (
+        body_with(SEARCH, USER),
+        [("discriminator", "input[0].type", False), ("unanswered_call", "input[0]", True)],
+    ),
+    "a tool search of the server": (
+        body_with({**SEARCH, "call_id": None}, USER),
+        [("discriminator", "input[0].type", False)],
+    ),
     "a compaction without content": (
         body_with({"type": "compaction"}),
         [("reasoning", "input[0].encrypted_content", True)],

@@ -150,6 +150,11 @@ def _check_item(item: dict[str, Any], path: str, unanswered_calls: dict[str, str
         case "item_reference":
             pass
         case _:
+            # Clients answer a search for tools with its own output or with that of a function call.
+            if kind == "tool_search_call" and isinstance(item.get("call_id"), str):
+                unanswered_calls[item["call_id"]] = path
+            elif kind == "tool_search_output":
+                unanswered_calls.pop(str(item.get("call_id")), None)
             _report_unknown_item(kind, path, report)
 
 
@@ -189,7 +194,12 @@ def _check_id(item: dict[str, Any], kind: str, path: str, report: Report) -> Non
     if prefix is not None and item.get("id") is not None and not str(item["id"]).startswith(prefix):
         message = f"the id {item['id']!r} does not begin with {prefix!r}"
         problem = f"the id of a {kind} begins with {prefix!r}, not {as_json(item['id'])}"
-        report.add("value", f"{path}.id", message, problem, settings=("quirks: drop_item_ids",))
+        report.add("value", f"{path}.id", message, problem, settings=ID_SETTINGS)
+    # "string too long. Expected a string with maximum length 64".
+    elif isinstance(item.get("id"), str) and len(item["id"]) > MAX_ITEM_ID_LENGTH:
+        message = f"the id of an item has at most {MAX_ITEM_ID_LENGTH} characters"
+        problem = f"the id has {len(item['id'])} characters; {MAX_ITEM_ID_LENGTH} are allowed"
+        report.add("long_id", f"{path}.id", message, problem, settings=ID_SETTINGS)
 
 
 def _check_message(item: dict[str, Any], path: str, report: Report) -> None:
@@ -480,6 +490,8 @@ REASONING: Final[dict[str, Setting]] = {
 }
 ASSISTANT: Final = ("quirks: assistant_as_string", 'wire.assistant_content = "output_text"')
 ORPHAN_SETTINGS: Final = ('wire.orphan_outputs = "text"', "quirks: tool_history_as_text")
+ID_SETTINGS: Final = ('wire.item_ids = "own"', "quirks: drop_item_ids")
+MAX_ITEM_ID_LENGTH: Final = 64  # characters
 MAX_CALL_ID_LENGTH: Final = 64  # characters
 SETTINGS: Final[dict[str, Setting]] = {
     "temperature": Range(0, 2, allows_fraction=True),

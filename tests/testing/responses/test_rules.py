@@ -160,6 +160,11 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         body_with({**THOUGHT, "content": [{"type": "reasoning_text", "text": "a"}]}),
     ),
     "an id of another kind": (body_with({**USER, "id": "fc_1"}), "input[0].id", body_with({**USER, "id": "msg_1"})),
+    "a long id": (
+        body_with({**USER, "id": "msg_" + "1" * 61}),
+        "input[0].id",
+        body_with({**USER, "id": "msg_" + "1" * 60}),
+    ),
     "tools that are no list": ({"tools": {}}, "tools", {"tools": []}),
     "tools in nested form": (
         {"tools": [{"type": "function", "function": {"name": "f"}}]},
