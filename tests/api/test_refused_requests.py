@@ -63,3 +63,41 @@ def test_choice_of_a_tool_that_is_not_offered_is_refused(path: str, body: Any, i
         assert error.get("param", "tool_choice") == "tool_choice"
         assert error["message"].startswith("tool_choice")
     assert ("'get_time' is not offered; expected one of 'get_weather'" in error["message"]) == ("tools" in body)
+
+
+RESPONSES_MESSAGE = {"role": "user", "content": [{"type": "input_text", "text": "Hi"}, {"type": "", "text": "Hi"}]}
+RESPONSES_RESULT = {"type": "function_call_output", "call_id": "c", "output": [{"type": ""}]}
+EMPTY_PART = {"role": "user", "content": [{"type": "text", "text": "Hi"}, {"type": "", "text": "Hi"}]}
+EMPTY_RESULT = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": [{"type": ""}]}]}
+
+
+@pytest.mark.parametrize("server", ["responses", "chat", "messages", "gemini", "ollama"])
+@pytest.mark.parametrize(
+    ("path", "body", "param"),
+    [
+        (RESPONSES_PATH, {"model": "m", "input": [RESPONSES_MESSAGE]}, "input[0].content[1].type"),
+        (RESPONSES_PATH, {"model": "m", "input": [RESPONSES_RESULT]}, "input[0].output[0].type"),
+        (CHAT.path, {**CHAT.asked, "messages": [EMPTY_PART]}, "messages[0].content[1].type"),
+        (MESSAGES.path, {**MESSAGES.asked, "messages": [EMPTY_PART]}, "messages[0].content[1].type"),
+        (MESSAGES.path, {**MESSAGES.asked, "messages": [EMPTY_RESULT]}, "messages[0].content[0].content[0].type"),
+    ],
+)
+def test_content_part_with_an_empty_type_is_refused(path: str, body: Any, param: str, server: str) -> None:
+    """ERR-3: also if client and server speak the same dialect."""
+    with running(one_upstream("http://127.0.0.1:9/v1", dialect=server)) as gateway:
+        answer = gateway.post(body, path)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (400, "invalid_value")
+    assert error["message"].startswith(f"{param}: expected ")
+    assert error["message"].endswith('got ""')
+
+
+@pytest.mark.parametrize("members", [{}, {"stream": False}, {"stream": None}])
+@pytest.mark.parametrize("options", [{"include_usage": True}, {"include_obfuscation": False}, {}])
+@pytest.mark.parametrize("server", ["chat", "messages"])
+def test_chat_stream_options_without_a_stream_are_refused(server: str, options: Any, members: Any) -> None:
+    with running(one_upstream("http://127.0.0.1:9/v1", dialect=server)) as gateway:
+        answer = gateway.post({**CHAT.asked, **members, "stream_options": options}, CHAT.path)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"], error["param"]) == (400, "invalid_value", "stream_options")
+    assert error["message"] == "stream_options: allowed only with `stream: true`"

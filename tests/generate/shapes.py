@@ -19,6 +19,7 @@ from msgspec import inspect as shapes
 from tests.generate.schema import json_values
 
 from antiphon.protocol.base import EXTRA_NAME, Unknown
+from antiphon.protocol.content import UnknownContent
 
 Key = str | int
 
@@ -77,7 +78,7 @@ def _unknown(cls: type) -> SearchStrategy[dict[str, Any]]:
     return st.builds(
         lambda extra, kind, known: {**extra, "type": kind, **known},
         st.dictionaries(st.text(max_size=6), json_values, max_size=3),
-        st.sampled_from(UNKNOWN_TYPES),
+        st.sampled_from([kind for kind in UNKNOWN_TYPES if kind or cls is not UnknownContent]),
         st.fixed_dictionaries(needed),
     )
 

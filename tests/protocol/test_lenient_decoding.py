@@ -141,22 +141,22 @@ json_texts: Final = st.recursive(
 
 
 @st.composite
-def unknown_objects(draw: st.DrawFn) -> str:
+def unknown_objects(draw: st.DrawFn, types: tuple[str, ...] = UNKNOWN_TYPES) -> str:
     """An object of an unknown type in an unusual spelling."""
-    kind = json.dumps(draw(st.sampled_from(UNKNOWN_TYPES)))
+    kind = json.dumps(draw(st.sampled_from(types)))
     space = draw(spaces)
     return (
         f'{{{space}"value"{space}:{draw(json_texts)},"type"{space}:{space}{kind}{space},"sequence_number":{space}7 }}'
     )
 
 
-@given(unknown_objects())
-def test_object_of_unknown_type_is_encoded_byte_by_byte(raw: str) -> None:
+@given(unknown_objects(), unknown_objects(tuple(filter(None, UNKNOWN_TYPES))))
+def test_object_of_unknown_type_is_encoded_byte_by_byte(raw: str, raw_part: str) -> None:
     """ITEM-5: an item, a tool, a tool in a group, a part, an annotation, a choice: white space and the spelling of
     numbers too."""
     part = f'{{"type":"output_text","text":"x","annotations":[{raw}]}}'
     body = (
-        f'{{"input":[{raw},{{"type":"message","role":"assistant","content":[{raw},{part}]}}],"tool_choice":{raw},"tools":[{raw},'
+        f'{{"input":[{raw},{{"type":"message","role":"assistant","content":[{raw_part},{part}]}}],"tool_choice":{raw},"tools":[{raw},'
         f'{{"type":"namespace","name":"n","tools":[{raw}]}}]}}'
     )
     request = decode_request(body.encode())
@@ -169,11 +169,22 @@ def test_object_of_unknown_type_is_encoded_byte_by_byte(raw: str) -> None:
     assert request.tools
     tool, group = request.tools
     assert isinstance(group, NamespaceTool)
-    objects: list[Any] = [item, request.tool_choice, tool, group.tools[0], unknown, text.annotations[0]]
-    kinds = [UnknownItem, UnknownToolChoice, UnknownTool, UnknownTool, UnknownContent, UnknownAnnotation]
+    objects: list[Any] = [item, request.tool_choice, tool, group.tools[0], text.annotations[0], unknown]
+    kinds = [UnknownItem, UnknownToolChoice, UnknownTool, UnknownTool, UnknownAnnotation, UnknownContent]
     assert [type(value) for value in objects] == kinds
-    assert [bytes(value.raw) for value in objects] == [raw.encode()] * 6
-    assert encode(request).count(raw.encode()) == 6
+    assert [bytes(value.raw) for value in objects] == [raw.encode()] * 5 + [raw_part.encode()]
+    assert encode(request).replace(raw_part.encode(), raw.encode()).count(raw.encode()) == 6
+
+
+@pytest.mark.parametrize("role", ["user", "assistant", "system"])
+def test_content_part_with_an_empty_type_is_refused(role: str) -> None:
+    """ERR-3: its type may be unknown, but not empty."""
+    body = {"input": [{"type": "message", "role": role, "content": [{"type": "", "text": "x"}]}]}
+    with pytest.raises(
+        InvalidValue, match=r'^input\[0\]\.content\[0\]\.type: expected .*"input_text".*, got ""$'
+    ) as caught:
+        decode_request(json.dumps(body).encode())
+    assert caught.value.param == "input[0].content[0].type"
 
 
 @given(unknown_objects())

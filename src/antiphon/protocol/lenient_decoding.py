@@ -19,6 +19,7 @@ from msgspec import inspect as shapes
 
 from antiphon.errors import ClientFault, InvalidValue, MissingField
 from antiphon.protocol.base import Shape, Unknown
+from antiphon.protocol.content import UnknownContent
 from antiphon.protocol.error_messages import (
     describe_choices,
     describe_examples,
@@ -252,6 +253,12 @@ class UnionDecoder(LenientDecoder):
             None,
         )
 
+    @cached_property
+    def _holds_content(self) -> bool:
+        """Whether the options are content parts. Their type may be unknown, but not empty: no server knows such a
+        part."""
+        return UnknownContent in self._option_hints
+
     def decode_leniently(self, raw: Raw, path: str) -> Any:
         kind = json_kind(raw)
         if kind == "object" and self._decoder_by_tag:
@@ -277,7 +284,7 @@ class UnionDecoder(LenientDecoder):
         tag = msgspec.json.decode(members.get(TAG_FIELD, b"null"))
         if tag is None and (implied_tag := _implied_tag(members)) in self._decoder_by_tag:
             return implied_tag
-        if isinstance(tag, str):
+        if isinstance(tag, str) and (tag or not self._holds_content):
             return tag
         tag_path = member_path(path, TAG_FIELD)
         describe_tags = describe_examples if self._unknown_decoder else describe_choices

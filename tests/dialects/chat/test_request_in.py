@@ -177,3 +177,12 @@ def test_invalid_bodies_are_refused_with_their_path_ERR3(body: bytes, kind: Any,
 
 def _extra(request: Request) -> dict[str, Any]:
     return {name: json.loads(bytes(raw)) for name, raw in (request.extra or {}).items()}
+
+
+@pytest.mark.parametrize("stream", [{}, {"stream": False}, {"stream": None}])
+def test_stream_options_without_a_stream_are_refused(stream: dict[str, Any]) -> None:
+    """ERR-3."""
+    body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "stream_options": {}, **stream}
+    with pytest.raises(InvalidValue, match=r"^stream_options: allowed only with `stream: true`$") as caught:
+        request_to_hub(json.dumps(body).encode())
+    assert caught.value.param == "stream_options"

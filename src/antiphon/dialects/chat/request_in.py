@@ -27,6 +27,7 @@ from antiphon.dialects.common.effort import EFFORT_OF_WORD
 from antiphon.dialects.common.output_limit import CHAT_UNLIMITED, output_limit_to_hub
 from antiphon.dialects.common.request_fields import LOGPROBS
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
+from antiphon.errors import InvalidValue
 from antiphon.protocol import codec
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import (
@@ -128,6 +129,8 @@ def _cache_options_to_hub(chat: RequestIn, losses: Losses) -> PromptCacheOptions
 
 
 def _stream_options_to_hub(chat: RequestIn, extra: dict[str, Raw]) -> StreamOptions | UnsetType:
+    if chat.stream_options is not None and chat.stream_options is not UNSET and not chat.stream:
+        raise InvalidValue("stream_options: allowed only with `stream: true`", param="stream_options")
     options = dict(chat.stream_options or {})
     obfuscation = options.pop("include_obfuscation", UNSET)
     if options:  # `EventsFromHub` reads `include_usage`
