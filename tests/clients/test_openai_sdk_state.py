@@ -99,7 +99,7 @@ def sent_conversation(received: ReceivedRequest) -> list[tuple[str, str]]:
     body = received.json
     if "messages" in body:
         return [(message["role"], _content_of(message)) for message in body["messages"]]
-    return [(item.get("role", item["type"]), _content_of(item)) for item in body["input"]]
+    return [(item.get("role") or item["type"], _content_of(item)) for item in body["input"]]
 
 
 def _content_of(message: dict[str, Any]) -> str:

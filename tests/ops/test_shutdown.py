@@ -26,6 +26,7 @@ from tests.websocket_client import Closed, WebSocketClient, open_websocket
 
 from antiphon import testing
 from antiphon.config import StoreConfig
+from antiphon.dialects.responses.stream_out import with_complete_usage
 from antiphon.gateway.recording import response_from_record
 from antiphon.http.access_policy import ANONYMOUS_OWNER
 from antiphon.ops.logger import Logger
@@ -215,8 +216,8 @@ def test_answers_that_end_within_the_grace_period_complete(tmp_path: Path, worke
         ] * 2
         assert [(answer.outcome, answer.text) for answer in answers] == [(("completed", None), "Hello.")] * 2
         for answer in answers:
-            assert gateway.kept(answer.response.id) == answer.response
-        assert msgspec.to_builtins(gateway.kept(done["id"])) == done
+            assert _complete(gateway.kept(answer.response.id)) == answer.response
+        assert msgspec.to_builtins(_complete(gateway.kept(done["id"]))) == done
         assert len(upstream.received) == 3  # the queued turn made no upstream call
         assert '"exception"' not in gateway.log
 
@@ -383,3 +384,9 @@ def test_shutdown_does_not_wait_forever_for_requests(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("antiphon.ops.services.CLOSE_TIMEOUT", 0.05)
     with ChatServer() as upstream, running(one_upstream(upstream.base_url)) as gateway:
         gateway.services.requests_in_flight += 1
+
+
+def _complete(response: Response | None) -> Response:
+    """The stored response in the form that clients get."""
+    assert response is not None
+    return with_complete_usage(response)

@@ -43,6 +43,7 @@ class AnswerContent(LiteralContent):
             "choices": [],
         }
         self._model = model
+        self._annotation_count = 0
         self._call_numbers: dict[int, int] = {}  # by index
 
     def pieces(self, value: Any) -> list[Piece] | None:
@@ -62,7 +63,18 @@ class AnswerContent(LiteralContent):
         has_changed = False
         for position, choice in enumerate(value.get("choices") or ()):
             has_changed |= add_missing(choice, {"index": position})
+            has_changed |= self._number_annotations(choice.get("delta") or {})
         return add_missing(value, self._required_members) or has_changed or has_model
+
+    def _number_annotations(self, delta: dict[str, Any]) -> bool:
+        """Clients join annotations of several chunks by their numbers, which some servers leave out."""
+        annotations = delta.get("annotations") or []
+        is_changed = [
+            add_missing(annotation, {"index": number})
+            for number, annotation in enumerate(annotations, self._annotation_count)
+        ]
+        self._annotation_count += len(annotations)
+        return any(is_changed)
 
     def _choice_pieces(self, choice: dict[str, Any]) -> Iterator[Piece]:
         # Some servers send both. In a stream, the message then repeats all text so far.

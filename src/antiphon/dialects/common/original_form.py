@@ -93,7 +93,7 @@ class _Merger:
         if client_value == server_value:
             return server_value
         if self._read_same(client_value, server_value, read):
-            return client_value
+            return _with_words_of(server_value, client_value)
         if isinstance(client_value, dict) and isinstance(server_value, dict):
             if "type" in client_value and client_value["type"] != server_value.get("type", client_value["type"]):
                 return server_value  # another object in its place, such as a note in place of an image
@@ -162,6 +162,27 @@ class _Merger:
             return meaning_of(self._read_body(encoded_body)[0])
         except ApiError:
             return None
+
+
+def _with_words_of(server_value: Json, client_value: Json) -> Json:
+    """The client's value with the words of the translation, where both have one in the same place. Servers know only
+    one of two words with the same meaning, such as `any` and `required`."""
+    match client_value, server_value:
+        case dict(), {"type": "function" | "custom"} if "type" not in client_value:
+            return server_value  # servers need the type of a tool or a call
+        case dict(), dict():
+            server_members = {_fold_name(name): value for name, value in server_value.items()}
+            return {
+                name: _with_words_of(server_members.get(_fold_name(name), value), value)
+                for name, value in client_value.items()
+            }
+        case list(), list() if len(client_value) == len(server_value):
+            pairs = zip(server_value, client_value, strict=True)
+            return [_with_words_of(server_member, member) for server_member, member in pairs]
+        case str(), str():
+            return server_value
+        case _:
+            return client_value
 
 
 #: Reads a value in its place: as the value of one member, or as the only element of a list.

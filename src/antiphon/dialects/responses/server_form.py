@@ -53,7 +53,7 @@ class ServerForm:
         self._seal = seal
         self._settings: dict[str, tuple[Raw, Any]] = {}  # the last value of each member: the server sends it repeatedly
         self._tools: tuple[Raw, ToolList[Tool]] | None = None
-        self._response_rules: dict[str, TakeMember] | None = None
+        self._kept_members: list[str] | None = None
 
     def response(self, ours: Response, raw: Raw) -> Response:
         """The response in the form of the server's response."""
@@ -122,14 +122,12 @@ class ServerForm:
         return sealed if not ours and (sealed is None or sealed == "") else ours
 
     def _rules_of_response(self) -> dict[str, TakeMember]:
-        if self._response_rules is None:
-            kept = [*GATEWAY_MEMBERS, *self._changed_settings()]
+        if self._kept_members is None:
+            self._kept_members = [*GATEWAY_MEMBERS, *self._changed_settings()]
             if self._request.model != self._initial_response.model:
-                kept.append("model")  # the gateway has another name for it
-            self._response_rules = (
-                RESPONSE_RULES | {"output": self._take_output, "tools": self._take_tools} | dict.fromkeys(kept, _keep)
-            )
-        return self._response_rules
+                self._kept_members.append("model")  # the gateway has another name for it
+        own_rules: dict[str, TakeMember] = {"output": self._take_output, "tools": self._take_tools}
+        return RESPONSE_RULES | own_rules | dict.fromkeys(self._kept_members, _keep)
 
     def _changed_settings(self) -> list[str]:
         """The settings that the server did not get as the client sent them. The client gets its own back (HTTP-2)."""
