@@ -210,6 +210,7 @@ def test_genai_sdk_chat_sends_the_whole_history_back(served: Served, client: Any
     ]
     list(chat.send_message_stream(results))
     items = served.asked().input
+    print(items)
     assert isinstance(items, list)
     assert [type(item) for item in items] == [
         MessageParam,
