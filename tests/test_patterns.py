@@ -257,7 +257,6 @@ def test_patterns_of_every_kind_of_place_are_discovered() -> None:
         "antiphon.dialects.common.refused_reasoning.REASONING[]",  # in a tuple
         "antiphon.diagnosis.refusal.RULE_EXPRESSIONS[][]",  # in a tuple of tuples
         "antiphon.diagnosis.traits.TRAIT_KINDS[][]",  # in a struct in a dictionary
-        "antiphon.protocol.tools.Meta",  # of msgspec
     } <= names
 
 

@@ -18,6 +18,7 @@ from tests.dialects.gemini.client_stream import REQUEST, USAGE, GeminiWriter, st
 from tests.dialects.gemini.test_stream_out import calls_of, squeezed, thoughts_of, words_of
 from tests.generate.events import lives
 
+from antiphon.dialects.common.envelope import seal_reasoning
 from antiphon.dialects.gemini import error_from_hub, request_to_hub, response_from_hub
 from antiphon.errors import InvalidValue, UpstreamFault
 from antiphon.protocol.events import ErrorEvent, StreamEvent, TerminalEvent
@@ -191,7 +192,8 @@ def test_genai_sdk_chat_sends_the_whole_history_back(served: Served, client: Any
     """RSN-2: reasoning, its seal, text and calls come back as the hub encoded them, from the pieces of a stream."""
     life = GeminiWriter()
     life.add_reasoning("r", "hm")
-    life.set_encrypted_content("r", "seal ä")
+    sealed = seal_reasoning("maker", {"signature": "ä"})
+    life.set_encrypted_content("r", sealed)
     life.close_item("r")
     life.add_text("t", "Let me")
     life.add_text("t", " see.\u2028")
@@ -210,7 +212,6 @@ def test_genai_sdk_chat_sends_the_whole_history_back(served: Served, client: Any
     ]
     list(chat.send_message_stream(results))
     items = served.asked().input
-    print(items)
     assert isinstance(items, list)
     assert [type(item) for item in items] == [
         MessageParam,
@@ -224,7 +225,7 @@ def test_genai_sdk_chat_sends_the_whole_history_back(served: Served, client: Any
     reasoning, message = items[1], items[2]
     assert isinstance(reasoning, ReasoningParam)
     assert isinstance(message, MessageParam)
-    assert reasoning.encrypted_content == "seal ä"
+    assert reasoning.encrypted_content == sealed
     assert getattr(message.content[0], "text", None) == "Let me see.\u2028"
     assert [(item.call_id, item.output) for item in items if isinstance(item, FunctionCallOutputParam)] == [
         ("c_a", "c_a"),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from msgspec import Meta, Raw
 from msgspec import inspect as shapes
 from tests.generate.schema import json_values
@@ -112,6 +112,7 @@ def test_json_kind_follows_from_the_first_character(value: Any) -> None:
 @given(json_values)
 def test_excerpt_is_the_value_or_its_start(value: Any) -> None:
     text = json.dumps(value, ensure_ascii=False)
+    assume("…" not in text)  # the mark of a cut
     shown = excerpt(text.encode())
     assert len(shown) <= 120
     beginning, cut, size = shown.partition("…")

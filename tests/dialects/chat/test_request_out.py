@@ -106,7 +106,6 @@ def test_fields_served_by_the_gateway_are_neither_sent_nor_lost() -> None:
         "conversation": "conv_1",
         "include": ["reasoning.encrypted_content", ENCRYPTED_IF_ANY],
         "stream_options": StreamOptions(include_obfuscation=True),
-        "max_tool_calls": 3,
         "generate": True,
         "context_management": [{"type": "compaction"}],
     }

@@ -27,7 +27,7 @@ from antiphon.protocol.request import ReasoningEffort
 
 
 def effort_of_settings(raw: Raw | None) -> ReasoningEffort | UnsetType:
-    """The effort in OpenRouter's settings for reasoning, which are a word, a number of tokens, or a switch (RSN-4)."""
+    """The effort in a client's settings for reasoning, which are a word, a number of tokens, or a switch (RSN-4)."""
     match msgspec.json.decode(raw) if raw is not None else None:
         case {"effort": str() as word}:
             return EFFORT_OF_WORD.get(word, UNSET)

@@ -328,13 +328,13 @@ def _only_text(message: Delta | None, wire: ChatWire) -> str | None:
 
 
 MAX_MISSES: Final = 8
-#: The finish reasons of complete answers, by their sources.
+#: The finish reasons of complete answers. docs/dialects.md names the servers that send them.
 COMPLETE_REASONS: Final = frozenset(
     {
-        *("stop", "tool_calls", "function_call"),  # the API of OpenAI
-        "eos",  # the API reference of Together AI
-        *("eos_token", "stop_sequence"),  # Text Generation Inference of Hugging Face
-        *("end_turn", "tool_use"),  # words of Messages; gateways to Claude pass them on (bedrock-access-gateway, #11)
+        *("stop", "tool_calls", "function_call"),  # the specification
+        "eos",  # hosted open models
+        *("eos_token", "stop_sequence"),  # inference servers of open models
+        *("end_turn", "tool_use"),  # words of Messages, which some gateways pass on
     }
 )
 INCOMPLETE_REASONS: Final[dict[str, str]] = {

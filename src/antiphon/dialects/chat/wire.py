@@ -54,7 +54,7 @@ STREAM_OPTIONS: Final = "chat:stream_options"
 DEVELOPER_FIELD: Final = "chat:developer"
 #: In the `extra` of a user message: true if a Chat client sent several texts, which must not become one.
 PARTS_FIELD: Final = "chat:parts"
-#: In the `extra` of a request: OpenRouter's settings for reasoning, which are an object.
+#: In the `extra` of a request: the settings for reasoning that some APIs have, which are an object.
 REASONING_SETTINGS: Final = "chat:reasoning"
 #: In the `extra` of a reasoning item: the reasoning details that a Chat client sent, if they contain only text.
 REASONING_DETAILS: Final = "chat:reasoning_details"

@@ -145,10 +145,18 @@ def _start_of_current_turn(turns: list[HistoryTurn]) -> int:
     start, follows_results = 0, False
     for index, turn in enumerate(turns):
         if type(turn) is AssistantTurn:
-            follows_results = bool(turn.calls)
+            if turn.calls or any(_says_something(message.item) for message in turn.messages):
+                follows_results = bool(turn.calls)
         elif not follows_results and _starts_model_turn(turn.item):
             start = index
     return start
+
+
+def _says_something(message: MessageParam) -> bool:
+    """Whether a message of the model is sent. An empty text is left out."""
+    if isinstance(message.content, str):
+        return bool(message.content)
+    return any(getattr(part, "text", "other content") for part in message.content)
 
 
 def _starts_model_turn(message: MessageParam) -> bool:
