@@ -119,6 +119,7 @@ def test_replay_of_another_client_dialect_has_no_differences(tmp_path: Path, ask
     answers = [
         stream(FIRST_PIECE, FINISHED),
         stream(FIRST_PIECE),
+        ScriptedAnswer([WHOLE], JSON),
         ScriptedAnswer([b'{"error":{"message":"slow down"}}'], JSON, status=429),
     ]
     for answer in answers:
@@ -323,3 +324,9 @@ def test_truncated_conversation_is_read_from_the_trace(tmp_path: Path) -> None:
     made = replay_trace(trace)
     assert differences_in(made) == []
     assert b"a a" not in (made.upstream_body or b"")
+
+
+def test_replay_of_a_client_of_the_dialect_of_the_server_keeps_the_form_of_its_request(tmp_path: Path) -> None:
+    body = {"model": "mock-1", "messages": [{"role": "user", "content": "Hi", "unknown": 1}], "seed": None}
+    trace = recorded(tmp_path, body, ScriptedAnswer([WHOLE], JSON), path="/v1/chat/completions")
+    assert differences_in(replay_trace(trace)) == []

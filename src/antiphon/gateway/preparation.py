@@ -75,14 +75,13 @@ def prepare_request(
         refuse_several_answers(request)  # only answers that pass as they came can be several
     losses = Losses()
     client_request = _settle_store(request, is_stored=plan.is_stored, losses=losses)
-    upstream_request, quirk_losses = plan.profile.apply_quirks(
-        replace(client_request, model=plan.model, store=False, **GATEWAY_PARAMETERS)
-    )
+    sent_request = replace(client_request, model=plan.model, store=False, **GATEWAY_PARAMETERS)
+    upstream_request, quirk_losses = plan.profile.apply_quirks(sent_request)
     losses.extend(quirk_losses)
     server_dialect = SERVER_DIALECTS[plan.profile.dialect]
     body, dialect_losses = server_dialect.request_from_hub(upstream_request, plan.wire)
     losses.extend(dialect_losses)
-    body = _in_original_form(body, plan, original)
+    body = _in_original_form(body, plan, original, sent_request)
     can_retry = server_dialect.wire_after_refusal is not None or _holds_reasoning(upstream_request)
     return PreparedRequest(
         plan=plan,
@@ -95,10 +94,20 @@ def prepare_request(
     )
 
 
-def _in_original_form(body: bytes, plan: TranslationPlan, original: OriginalRequest | None) -> bytes:
+def _in_original_form(
+    body: bytes, plan: TranslationPlan, original: OriginalRequest | None, sent_request: Request
+) -> bytes:
     if original is None or original.dialect != plan.profile.dialect:
         return body
-    return keep_original_form(original.body, body, CLIENT_DIALECTS[original.dialect].request_to_hub)
+    server_dialect = SERVER_DIALECTS[plan.profile.dialect]
+    neutral_wire = server_dialect.wire_type()
+    has_profile = bool(plan.profile.quirks) or plan.wire != neutral_wire
+
+    def translate_neutrally() -> bytes:
+        return server_dialect.request_from_hub(sent_request, neutral_wire)[0]
+
+    read_body = CLIENT_DIALECTS[original.dialect].request_to_hub
+    return keep_original_form(original.body, body, read_body, translate_neutrally if has_profile else None)
 
 
 def prepare_retry(
@@ -113,14 +122,14 @@ def prepare_retry(
         losses = Losses()
         losses.add("input", "all earlier reasoning", "the server refused it, and the request was sent again without it")
         body, _ = server_dialect.request_from_hub(replace(upstream_request, input=items), plan.wire)
-        return RetryRequest(body=_in_original_form(body, plan, original), losses=losses)
+        return RetryRequest(body=_in_original_form(body, plan, original, upstream_request), losses=losses)
     if server_dialect.wire_after_refusal is None:
         return None
     wire = server_dialect.wire_after_refusal(plan.wire, plan.model, refused)
     if wire is None:
         return None
     body, losses = server_dialect.request_from_hub(upstream_request, wire)
-    return RetryRequest(body=_in_original_form(body, plan, original), losses=losses, wire=wire)
+    return RetryRequest(body=_in_original_form(body, plan, original, upstream_request), losses=losses, wire=wire)
 
 
 def _without_history(request: Request) -> Request:

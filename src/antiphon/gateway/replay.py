@@ -23,7 +23,7 @@ from antiphon.dialects.registry import HUB_DIALECT, SERVER_DIALECTS
 from antiphon.dialects.responses.stream_out import EVENT_STYLES, EventStyle
 from antiphon.errors import AntiphonError, ApiError, UpstreamFault
 from antiphon.gateway.pipe import Pipe
-from antiphon.gateway.preparation import prepare_request
+from antiphon.gateway.preparation import OriginalRequest, prepare_request
 from antiphon.gateway.prepare_turn import is_self_contained
 from antiphon.gateway.routes import Target, Upstream, dialect_at_path, request_at_path
 from antiphon.gateway.turn import OMISSIONS_NOTE, UpstreamTurn, is_json
@@ -105,7 +105,8 @@ async def _replay(record: RecordedTrace) -> ReplayResult:
     try:
         request, request_losses = request_at_path(client.path, dialect, client.body.raw)
         losses.extend(request_losses)
-        body, turn = _make_turn(_add_history(request, record), record)
+        original = OriginalRequest(dialect.name, client.body.raw)
+        body, turn = _make_turn(_add_history(request, record), record, original)
         status, answer = 200, await _replay_answer(turn, record, client, dialect, losses)
     except ApiError as error:
         status, answer = dialect.error_from_hub(error)
@@ -163,7 +164,7 @@ def _add_history(request: Request, record: RecordedTrace) -> Request:
     return codec.decode_request(hub.body.raw)
 
 
-def _make_turn(request: Request, record: RecordedTrace) -> tuple[bytes, UpstreamTurn]:
+def _make_turn(request: Request, record: RecordedTrace, original: OriginalRequest) -> tuple[bytes, UpstreamTurn]:
     """The body for the upstream, and the turn."""
     route = record.route
     if route is None:
@@ -171,7 +172,8 @@ def _make_turn(request: Request, record: RecordedTrace) -> tuple[bytes, Upstream
     numbers = count(1)
     stamps = Stamps(lambda prefix: f"{prefix}_{next(numbers):032x}", lambda: int(record.summary.time))
     target = _make_target(route, str(record.notes.get(OMISSIONS_NOTE) or ""))
-    prepared = prepare_request(request, target.plan_translation(is_stored=bool(record.notes.get("kept"))))
+    plan = target.plan_translation(is_stored=bool(record.notes.get("kept")))
+    prepared = prepare_request(request, plan, original)
     return prepared.body, UpstreamTurn(prepared, target, stamps, _padding)
 
 

@@ -10,6 +10,7 @@ import pytest
 from antiphon.dialects import chat, gemini, ollama
 from antiphon.dialects.chat.wire import ChatWire
 from antiphon.dialects.common.original_form import keep_original_form, without_restored_losses
+from antiphon.errors import InvalidValue
 from antiphon.protocol.losses import Loss, Losses
 
 USER = {"role": "user", "content": "Hi"}
@@ -156,3 +157,42 @@ def test_message_with_a_cache_mark_keeps_its_form_without_it() -> None:
     schema = {"type": "object", "properties": {"cache_control": {"type": "string"}}}
     tools = [{"type": "function", "function": {"name": "f", "parameters": schema, "strict": False}}]
     assert sent({**body, "tools": tools})["tools"] == tools
+
+
+def test_form_that_a_profile_states_is_kept() -> None:
+    """The neutral translation shows what the profile changed: here, the content of the first message."""
+    text = [{"type": "text", "text": "Hi"}]
+    messages = [{"role": "user", "content": text}, {"role": "assistant", "content": [*text]}, USER]
+    stated = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hi"}, USER]
+    neutral = [{"role": "user", "content": text}, {"role": "assistant", "content": "Hi"}, USER]
+    original, translation = (json.dumps({"model": "m", "messages": each}).encode() for each in (messages, stated))
+
+    def merge(neutral_messages: Any) -> Any:
+        body = json.dumps({"model": "m", "messages": neutral_messages}).encode()
+        return json.loads(keep_original_form(original, translation, chat.request_to_hub, lambda: body))["messages"]
+
+    assert merge(neutral) == [stated[0], *messages[1:]]
+    assert merge(stated) == messages
+    assert merge(neutral[:1]) == stated
+
+
+def test_translation_that_only_a_profile_allows_is_kept() -> None:
+    def refuse() -> bytes:
+        raise InvalidValue("it is refused", param="messages")
+
+    original = b'{"model":"m","messages":[{"role":"user","content":[{"type":"text","text":"Hi"}]}]}'
+    translation = b'{"model":"m","messages":[{"role":"user","content":"Hi"}]}'
+    assert keep_original_form(original, translation, chat.request_to_hub, refuse) == translation
+
+
+def test_types_and_words_of_the_translation_are_kept() -> None:
+    """Servers need the type of a tool, and know only one of two words."""
+    body = {
+        "model": "m",
+        "messages": [USER],
+        "tools": [{"function": {"name": "f", "parameters": {"type": "object"}}, "unknown": 1}],
+        "tool_choice": "any",
+    }
+    merged = sent(body)
+    assert merged["tools"][0]["type"] == "function"
+    assert merged["tool_choice"] == "required"

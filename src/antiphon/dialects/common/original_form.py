@@ -26,8 +26,14 @@ Json = Any
 ReadBody = Callable[[bytes], tuple[Request, Losses]]
 
 
-def keep_original_form(original: bytes, translation: bytes, read_body: ReadBody) -> bytes:
-    """The translation of a request, with the client's own value wherever it reads the same."""
+def keep_original_form(
+    original: bytes, translation: bytes, read_body: ReadBody, translate_neutrally: Callable[[], bytes] | None = None
+) -> bytes:
+    """The translation of a request, with the client's own value wherever it reads the same.
+
+    `translate_neutrally` is the translation for a server without a profile: where it differs, the profile states a
+    form, and the client's is not kept.
+    """
     client_body, server_body = decode_json(original), decode_json(translation)
     if not any(name.encode() in translation for name in CACHE_MARKS):
         client_body = _without_cache_marks(client_body)
@@ -35,9 +41,17 @@ def keep_original_form(original: bytes, translation: bytes, read_body: ReadBody)
         return translation
     if any(name in server_body and name not in client_body for name in CONVERSATION_MEMBERS):
         return translation  # a request of another endpoint, which has another form
-    return msgspec.json.encode(
-        _Merger(read_body, len(original) + len(translation)).merge_bodies(client_body, server_body)
-    )
+    differs = any(client_body.get(name, value) != value for name, value in server_body.items() if type(value) is list)
+    neutral_body = _decode_or_empty(translate_neutrally) if translate_neutrally is not None and differs else server_body
+    merger = _Merger(read_body, len(original) + len(translation))
+    return msgspec.json.encode(merger.merge_bodies(client_body, server_body, neutral_body))
+
+
+def _decode_or_empty(translate: Callable[[], bytes]) -> dict[str, Json]:
+    try:
+        return dict(decode_json(translate()))
+    except ApiError:
+        return {}  # only the profile makes the translation possible
 
 
 def without_restored_losses(losses: Losses, original: bytes, sent: bytes) -> Losses:
@@ -84,10 +98,17 @@ class _Merger:
         self._remaining_bytes = MAX_READ_FACTOR * size + MIN_READ_BYTES
         self._remaining_readings = MAX_READINGS
 
-    def merge_bodies(self, client_body: dict[str, Json], server_body: dict[str, Json]) -> dict[str, Json]:
+    def merge_bodies(
+        self, client_body: dict[str, Json], server_body: dict[str, Json], neutral_body: dict[str, Json]
+    ) -> dict[str, Json]:
         # Members are read beside the first element of each list, so that the others are not read again and again.
         context = {name: value[:1] if isinstance(value, list) else value for name, value in server_body.items()}
-        return self._merge_members(client_body, server_body, context, self._read)
+        allowed = {
+            name: _without_stated_forms(client_body[name], value, neutral_body.get(name))
+            for name, value in server_body.items()
+            if name in client_body and type(value) is list
+        }
+        return self._merge_members({**client_body, **allowed}, server_body, context, self._read)
 
     def _merge_values(self, client_value: Json, server_value: Json, read: _Read) -> Json:
         if client_value == server_value:
@@ -162,6 +183,20 @@ class _Merger:
             return meaning_of(self._read_body(encoded_body)[0])
         except ApiError:
             return None
+
+
+def _without_stated_forms(client_value: Json, server_list: list[Json], neutral_value: Json) -> Json:
+    """The client's list, with the elements of the translation in whose form the profile states."""
+    if neutral_value == server_list:
+        return client_value
+    lists = (client_value, neutral_value)
+    if not all(isinstance(value, list) and len(value) == len(server_list) for value in lists):
+        return server_list
+    triples = zip(client_value, server_list, neutral_value, strict=True)
+    return [
+        client_element if neutral_element == element else element
+        for client_element, element, neutral_element in triples
+    ]
 
 
 def _with_words_of(server_value: Json, client_value: Json) -> Json:
