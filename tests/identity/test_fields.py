@@ -13,6 +13,7 @@ from tests.identity.inventory import PATH, count_fields, fields_text
 from tests.identity.sdk_types import fields_of, full_name_of, name_of
 from tests.identity.source import Source
 from tests.identity.sources import SOURCES
+from tests.sources import REPO
 
 from antiphon.dialects.dialect import ServerDialectName
 
@@ -28,6 +29,11 @@ def test_fields_are_those_of_the_installed_sdks() -> None:
     installed, listed = set(fields_text().splitlines()[1:]), set(PATH.read_text(encoding="utf-8").splitlines()[1:])
     assert sorted(installed - listed) == []
     assert sorted(listed - installed) == []
+
+
+def test_page_on_dialects_names_the_versions_of_the_sdks() -> None:
+    versions = PATH.read_text(encoding="utf-8").splitlines()[0].partition(" for ")[2]
+    assert versions in (REPO / "docs" / "dialects.md").read_text(encoding="utf-8")
 
 
 @every_source
