@@ -81,7 +81,9 @@ async def prepare_turn(
     store = services.store if request.store is not False else None
     conversation_id = conversation_id_of(request)
     history = await _resolve_history(services, request, archive, target, is_stored=store is not None, losses=losses)
-    check_tool_choice(history.request, FIELD_OF_TOOL_CHOICE.get(original.dialect if original else "", "tool_choice"))
+    if request.tool_choice:
+        field = FIELD_OF_TOOL_CHOICE.get(original.dialect if original else "", "tool_choice")
+        check_tool_choice(history.request, field)
     plan = await _plan_context(services, history, archive.owner, target, losses)
     request = history.request if plan is None else plan.request
     if trace is not None:

@@ -56,7 +56,8 @@ T = TypeVar("T")
 
 def request_from_hub(request: Request, wire: ChatWire = ChatWire()) -> tuple[bytes, Losses]:  # noqa: B008
     """Return the body for a server, and the losses."""
-    refuse_empty_output(request)
+    if request.max_output_tokens == 0:
+        refuse_empty_output(request)
     refuse_several_answers(request, SEVERAL_ANSWERS)
     losses = Losses()
     names = ToolNames.for_request(request, PLAIN_NAMES)
