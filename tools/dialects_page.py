@@ -332,7 +332,9 @@ def _error_verdicts(dialect: ServerDialectName) -> list[Verdict]:
 
 
 def _initial_response() -> Response:
-    return make_initial_response(SAMPLE_REQUEST, id="resp_1", created_at=1)
+    # Without a summary: a client that asked for one gets the text of the reasoning as its summary.
+    request = replace(SAMPLE_REQUEST, reasoning=ReasoningConfigParam(effort="high"))
+    return make_initial_response(request, id="resp_1", created_at=1)
 
 
 def _stamps() -> Stamps:

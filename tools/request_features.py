@@ -649,7 +649,9 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
                 "gemini": {"generationConfig": {"thinkingConfig": {"includeThoughts": True}}},
             },
             mark="summarized",
-            note="kept in the form of the dialect, for servers of the same dialect only",
+            absent_mark="summar",
+            note="the client gets the text of the reasoning as its summary; `display` of Messages clients stays within "
+            "Messages",
             extra_fields={"responses": {"reasoning": {"effort": "high", "summary": "auto"}}},
         ),
     ],

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.api.stateful import TOOLS, Lab, lab, message, output, text_of
+from tests.api.stateful import TOOLS, Lab, events_in, lab, message, output, text_of
 from tests.running import until
 
 from antiphon import testing
@@ -233,3 +233,67 @@ def test_effort_reaches_each_server_in_its_own_form(
         assert chat.received[-1].json["reasoning_effort"] == expected
     else:
         assert other.received[-1].json["reasoning"] == {"effort": expected, "summary": "auto"}
+
+
+SUMMARY: dict[str, Any] = {"reasoning": {"summary": "auto"}, "tools": TOOLS}
+SUMMARY_EVENTS = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
+
+
+def in_each_way(here: Lab, how: str, input: Any, **settings: Any) -> dict[str, Any]:
+    """The response: whole, streamed, on a WebSocket, or made in the background."""
+    match how:
+        case "socket":
+            with here.socket() as talk:
+                return talk.told(input, **settings)
+        case "background":
+            id = here.told(input, background=True, **settings)["id"]
+            until(lambda: here.kept(id)["status"] == "completed")
+            return here.kept(id)
+        case _:
+            return asker(here, how)(input, **settings)
+
+
+@pytest.mark.parametrize("how", ["told", "streamed", "socket", "background"])
+def test_open_reasoning_is_the_summary_and_returns_as_reasoning(here: Lab, chat: ChatServer, how: str) -> None:
+    """RSN-4: the client asked for a summary; the text comes once, and the server gets it back as its reasoning."""
+    response = in_each_way(here, how, [message("user", "Go.")], model="mock-1", **SUMMARY)
+    thought, call = response["output"]
+    assert thought["summary"] == [{"type": "summary_text", "text": "Hm, f."}]
+    assert not thought.get("content")
+    history = [message("user", "Go."), {**thought, "id": "rs_unknown"}, call, output(call["call_id"])]
+    assert text_of(in_each_way(here, how, history, model="mock-1", store=how == "background", **SUMMARY)) == "42."
+    assert chat.refusals == []
+    assert chat.received[-1].json["messages"][1]["reasoning_content"] == "Hm, f."
+
+
+@pytest.mark.parametrize("reasoning", [None, {}, {"summary": None}, {"effort": "low"}])
+def test_reasoning_stays_content_without_a_request_for_a_summary(here: Lab, reasoning: Any) -> None:
+    """RSN-4."""
+    thought, _ = here.told("Go.", reasoning=reasoning, tools=TOOLS)["output"]
+    assert thought["summary"] == []
+    assert [part["text"] for part in thought["content"]] == ["Hm, f."]
+
+
+def test_stream_has_the_reasoning_once_as_summary(here: Lab) -> None:
+    """RSN-4, STR-10."""
+    events = events_in(here.ask("Go.", stream=True, **SUMMARY))
+    deltas = [(event["type"], event["delta"]) for event in events if event["type"] in SUMMARY_EVENTS]
+    assert deltas == [(SUMMARY_EVENTS[0], "Hm, "), (SUMMARY_EVENTS[0], "f.")]
+
+
+def test_request_for_a_summary_is_no_loss_at_a_chat_server(here: Lab) -> None:
+    """RSN-4, F-4: strict mode accepts it."""
+    answer = here.gateway.post(
+        {"model": "mock-1", "input": "Go.", **SUMMARY},
+        authorization="Bearer alice-key-0123456789",
+        antiphon_losses="strict",
+    )
+    assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.parametrize("how", ["told", "streamed"])
+def test_reasoning_of_a_responses_server_passes_as_it_came(here: Lab, how: str) -> None:
+    """RSN-1: also with a request for a summary."""
+    thought, _ = in_each_way(here, how, "Go.", model="other-1", **SUMMARY)["output"]
+    plain, _ = in_each_way(here, how, "Go.", model="other-1", tools=TOOLS)["output"]
+    assert {**thought, "id": ""} == {**plain, "id": ""}

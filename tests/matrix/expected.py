@@ -179,12 +179,6 @@ RULES: Final = [
         since=1,
     ),
     Rule(
-        name="summary",
-        about="Chat Completions and Ollama have no setting for a reasoning summary: `reasoning.summary` is lost.",
-        when=lambda cell: cell.client == "gemini" and cell.server in ("chat", "ollama") and cell.scenario.asked.thinks,
-        loss="reasoning.summary",
-    ),
-    Rule(
         name="ordering",
         about="the SDK adds `propertyOrdering` to a schema. Messages servers refuse the keyword, so it is lost.",
         when=lambda cell: cell.client == "gemini" and cell.server == "messages" and cell.scenario.asked.structured,

@@ -99,6 +99,7 @@ class ResponseWriter:
         self._closed_keys: set[Hashable] = set()
         self._used_ids: set[str] = set()
         self.limits = UNLIMITED
+        self.reasoning_part: PartKind = ReasoningText  # the kind of part that `add_reasoning` writes
         self._counted_bytes = 0
 
     # State
@@ -284,10 +285,10 @@ class ResponseWriter:
         self._announce_item(key, OpenReasoning(self._claim_id("rs", id)))
 
     def add_reasoning(self, key: Hashable, delta: str, *, part_key: Hashable = None) -> None:
-        """STR-10: adds reasoning text."""
+        """STR-10: adds reasoning text, as a part of the kind `reasoning_part`."""
         if key not in self._open_items:
             self.open_reasoning(key)
-        self._add_delta(key, ReasoningText, delta, part_key)
+        self._add_delta(key, self.reasoning_part, delta, part_key)
 
     def add_summary(self, key: Hashable, delta: str, *, part_key: Hashable = None) -> None:
         """STR-10: adds text of a reasoning summary."""

@@ -121,7 +121,7 @@ def test_fields_that_chat_does_not_have_are_losses_REQ6() -> None:
     }
     assert sent(**fields) == (
         {},
-        ["client_metadata", "reasoning.x", "text.x", "reasoning.summary", "prompt_cache_retention"],
+        ["client_metadata", "reasoning.x", "text.x", "prompt_cache_retention"],
     )
 
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 from tests.generate.events import counting_stamps
 
 from antiphon.dialects.common.stream_to_hub import StreamOutcome, StreamToHub, invalid_upstream_data
+from antiphon.dialects.dialect import ServerDialectName
+from antiphon.dialects.registry import SERVER_DIALECTS
 from antiphon.errors import ApiError, UpstreamFault
-from antiphon.protocol.request import Request
+from antiphon.protocol.content import ReasoningText, SummaryText
+from antiphon.protocol.items import Reasoning
+from antiphon.protocol.request import ReasoningConfigParam, Request
 from antiphon.protocol.response import Usage, make_initial_response
 
 
@@ -84,3 +91,41 @@ def test_invalid_upstream_data_is_quoted_briefly_without_keys() -> None:
     assert fault.message.startswith("the upstream sent nonsense: ")
     assert "aaaa" not in fault.message
     assert len(fault.message) < 120
+
+
+WHOLE_ANSWERS: dict[ServerDialectName, Any] = {
+    "chat": {
+        "choices": [{"message": {"role": "assistant", "reasoning_content": "Hm.", "content": "Hello."}}],
+    },
+    "messages": {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "thinking", "thinking": "Hm.", "signature": "s"}, {"type": "text", "text": "Hello."}],
+        "stop_reason": "end_turn",
+    },
+    "gemini": {
+        "candidates": [
+            {
+                "content": {"role": "model", "parts": [{"text": "Hm.", "thought": True}, {"text": "Hello."}]},
+                "finishReason": "STOP",
+            }
+        ]
+    },
+    "ollama": {"message": {"role": "assistant", "thinking": "Hm.", "content": "Hello."}, "done": True},
+}
+
+
+@pytest.mark.parametrize("dialect", WHOLE_ANSWERS)
+@pytest.mark.parametrize("summary", [None, "auto", "detailed"])
+def test_open_reasoning_is_a_summary_only_on_request(dialect: ServerDialectName, summary: Any) -> None:
+    """RSN-4: it comes once. Reasoning of gemini servers is always a summary."""
+    request = Request(model="m", reasoning=ReasoningConfigParam(summary=summary))
+    initial_response = make_initial_response(request, id="resp_1", created_at=1)
+    server = SERVER_DIALECTS[dialect]
+    body = json.dumps(WHOLE_ANSWERS[dialect]).encode()
+    response, _ = server.response_to_hub(body, request, initial_response, counting_stamps(), server.wire_type())
+    item = response.output[0]
+    assert isinstance(item, Reasoning)
+    is_summary = summary is not None or dialect == "gemini"
+    assert item.summary == ([SummaryText(text="Hm.")] if is_summary else [])
+    assert (item.content or []) == ([] if is_summary else [ReasoningText(text="Hm.")])

@@ -65,7 +65,7 @@ def test_thinking_budget_fits_the_output_limit_RSN4() -> None:
 def test_summary_is_requested_if_supported_RSN4() -> None:
     shown = ReasoningConfigParam(effort="low", summary="auto")
     assert sent(RICH, reasoning=shown)[0][0] == {"type": "adaptive", "display": "summarized"}
-    assert sent(BUDGET, reasoning=shown)[1] == ["reasoning.summary"]
+    assert sent(BUDGET, reasoning=shown)[1] == []
     assert sent(RICH, reasoning=ReasoningConfigParam(effort="none", summary="auto"))[1] == ["reasoning.summary"]
 
 

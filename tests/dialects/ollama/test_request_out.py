@@ -403,7 +403,6 @@ def test_fields_without_a_place_are_losses() -> None:
         include=["code_interpreter_call.outputs", "x"],
     )[1]
     assert paths == [
-        "reasoning.summary",
         "text.verbosity",
         "metadata",
         "service_tier",

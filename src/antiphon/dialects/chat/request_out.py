@@ -76,8 +76,6 @@ def request_from_hub(request: Request, wire: ChatWire = ChatWire()) -> tuple[byt
     if not messages:
         raise InvalidValue("input: no content to send: expected at least one message with content", param="input")
     report_unsupported_fields(request, UNSUPPORTED_FIELDS, KNOWN_INCLUDES, losses)
-    if request.reasoning and request.reasoning.summary:
-        losses.add("reasoning.summary", "a summary of the reasoning", "the API has no equivalent")
     if_supported = SupportedFields(wire.fields, losses)
     wants_logprobs = True if request.top_logprobs or LOGPROBS in (request.include or ()) else UNSET
     logprobs = if_supported("logprobs", wants_logprobs, "top_logprobs" if request.top_logprobs else "include")

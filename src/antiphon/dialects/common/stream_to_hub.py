@@ -12,6 +12,7 @@ from typing import Final, Literal, Protocol
 
 from antiphon.dialects.common.call_arguments import arguments_as_object
 from antiphon.errors import ApiError, UpstreamFault
+from antiphon.protocol.content import SummaryText
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.items import FunctionCall, Item, Reasoning
 from antiphon.protocol.losses import Losses
@@ -40,6 +41,9 @@ class StreamToHub(ABC):
         self.error: ApiError | None = None  # the error of a failed response
         self._events: list[StreamEvent] = []
         self._writer = ResponseWriter(initial_response, self._events.append, stamps)
+        if initial_response.reasoning is not None and initial_response.reasoning.summary is not None:
+            # RSN-4: these servers send their reasoning in one form; a client that asked for a summary reads only that.
+            self._writer.reasoning_part = SummaryText
         self._stop_reason = ""  # the server's own value
         self._has_ended = False
 

@@ -164,10 +164,8 @@ class ThinkingFromHub:
     def _request_summary(self) -> None:
         if isinstance(self.thinking, ThinkingConfigOut) and self.is_on and self._wire.thinking_display:
             self.thinking = replace(self.thinking, display="summarized")
-        else:
-            self._losses.add(
-                "reasoning.summary", "a summary of the reasoning", "the server decides which thinking it shows"
-            )
+        elif not self.is_on:
+            self._losses.add("reasoning.summary", "a summary of the reasoning", "thinking is not switched on")
 
     def _switch_off(self, why: str) -> None:
         self.thinking, self.effort = self._off_config(), UNSET

@@ -173,8 +173,6 @@ def _as_list(raw: Raw) -> Raw:
 
 def _report_fields(request: Request, losses: Losses, *, has_tools: bool) -> None:
     """Report the fields that this API does not have."""
-    if request.reasoning and request.reasoning.summary:
-        losses.add("reasoning.summary", "a summary of the reasoning", "the API has no equivalent")
     if request.text and request.text.verbosity:
         losses.add("text.verbosity", f"the verbosity {request.text.verbosity!r}", "the API has no equivalent")
     if request.parallel_tool_calls is False and has_tools:
