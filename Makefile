@@ -104,8 +104,8 @@ test-vscode: editor install integrations/vscode/node_modules/installed
 editor:
 	tests/integrations/editor/install.sh .editor
 
-integrations/vscode/node_modules/installed: integrations/vscode/package.json
-	npm install --prefix integrations/vscode --no-package-lock --no-audit --no-fund --loglevel=error
+integrations/vscode/node_modules/installed: integrations/vscode/package.json integrations/vscode/package-lock.json
+	npm ci --prefix integrations/vscode --no-audit --no-fund --loglevel=error
 	touch $@
 
 # Checks style, types and the order of the packages.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import json
 import posixpath
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
@@ -108,3 +110,29 @@ def test_api_http_and_ops_do_not_catch_every_exception() -> None:
         and (node.type is None or ast.unparse(node.type) in ("Exception", "BaseException"))
     ]
     assert catch_alls == []
+
+
+def test_npm_locks_pin_every_package_and_hold_no_address() -> None:
+    """An address of a registry in a lock file decides where packages come from. `.npmrc` keeps npm from writing them."""
+    locks = [path for path in source_files("integrations", "tests") if path.name == "package-lock.json"]
+    assert locks
+    for lock in locks:
+        assert "omit-lockfile-registry-resolved=true\n" in (lock.parent / ".npmrc").read_text(encoding="utf-8")
+        packages = json.loads(lock.read_text(encoding="utf-8"))["packages"]
+        del packages[""]  # the project itself
+        assert [path for path, package in packages.items() if "integrity" not in package] == []
+        for package in packages.values():
+            package.pop("funding", None)
+        assert "://" not in json.dumps(packages)
+
+
+def test_dependencies_have_the_minor_version_of_the_lock_as_their_floor() -> None:
+    """Older versions are not tested. The floor of `cryptography` is the first version without a known vulnerability."""
+    project = tomllib.loads((REPO / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    requirements = (REPO / "requirements-dev.txt").read_text(encoding="utf-8")
+    pins = dict(re.findall(r"^([a-z0-9-]+)==(\d+\.\d+)", requirements, re.MULTILINE))
+    floors = [*project["dependencies"], *project["optional-dependencies"]["otel"]]
+    assert "cryptography>=48.0.1" in floors
+    assert {floor for floor in floors if not floor.startswith("cryptography")} == {
+        f"{name}>={pins[name]}" for name in (floor.partition(">=")[0] for floor in floors) if name != "cryptography"
+    }

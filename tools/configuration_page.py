@@ -121,6 +121,7 @@ default_model = "fast"                         # of requests that name no model
 websocket = true                               # on /v1/responses
 style = "standard"                             # standard | older; default: the form that most clients read
 public_metrics = false                         # true: /metrics needs no key
+metrics_key_env = "ANTIPHON_METRICS_KEY"       # the key that shows the names of models in /metrics
 log = "auto"                                   # auto | json | pretty
 grace = 10.0                                   # seconds for requests in flight when the server stops
 

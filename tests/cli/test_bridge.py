@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 import pytest
+from tests.cli.network import Terminal
 
 from antiphon import sse
 from antiphon.cli import bridge
@@ -44,6 +45,15 @@ def test_bridge_makes_a_conformant_stream_of_codex_lines(name: str) -> None:
     assert frames[-1].data == sse.DONE
     assert find_violations([decode_event(frame.data) for frame in frames[:-1]]) == []
     assert (code, "the turn failed" in err) == ((FAILED, True) if name == "refused" else (OK, False))
+
+
+def test_bridge_escapes_direction_characters_on_a_terminal() -> None:
+    out, err = Terminal(), io.StringIO()
+    lines = recorded("text").read().replace(b"Hello", "Hel\u202elo".encode())
+    bridge.run(make_parser().parse_args(["bridge", "--from", "codex"]), out, err, lines=io.BytesIO(lines))
+    assert "\u202e" not in out.getvalue()
+    frames = sse.Decoder().feed(out.getvalue().encode())
+    assert find_violations([decode_event(frame.data) for frame in frames[:-1]]) == []
 
 
 def test_bridge_ndjson_prints_the_events_of_sse_without_frames() -> None:

@@ -37,6 +37,11 @@ def test_config_check_summarises_a_valid_configuration(tmp_path: Path) -> None:
     assert any("lab" in line and "http://127.0.0.1:9001/v1" in line and "mock-*" in line for line in output)
 
 
+def test_config_check_escapes_direction_characters(tmp_path: Path) -> None:
+    (tmp_path / "lab.toml").write_text(LAB.replace("mock-*", "mock\u202e-*"))
+    assert "mock\\u202e-*" in _check("lab.toml", cwd=tmp_path)
+
+
 def test_config_check_names_the_store(tmp_path: Path) -> None:
     (tmp_path / "lab.toml").write_text(LAB)
     (tmp_path / "off.toml").write_text(LAB + '[store]\nurl = "off"\n')

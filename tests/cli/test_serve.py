@@ -102,7 +102,7 @@ def test_serve_refuses_a_public_host_option_without_keys(tmp_path: Path) -> None
 def test_serve_accepts_a_public_host_with_keys(tmp_path: Path) -> None:
     (tmp_path / "antiphon.toml").write_text(LAB + KEYS)
     server = FakeServer()
-    _serve(server, tmp_path, "--host", "0.0.0.0", environ={"ALICE_KEY": "sk-alice"})
+    _serve(server, tmp_path, "--host", "0.0.0.0", environ={"ALICE_KEY": "sk-alice-0123456789"})
     assert server.config.server.host == "0.0.0.0"
 
 

@@ -47,6 +47,18 @@ def test_printable_keeps_newlines_and_tabs() -> None:
     assert printable("a\r\n\tb\x1b[2J\x9b31m\x07é") == "a\n\tb[2J31mé"
 
 
+DIRECTION_CHARACTERS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+
+
+@pytest.mark.parametrize("character", DIRECTION_CHARACTERS)
+def test_every_form_escapes_characters_that_change_the_direction(character: str) -> None:
+    escape = f"\\u{ord(character):04x}"
+    assert printable(f"a{character}b") == one_line(f"a{character}b") == f"a{escape}b"
+    shown = printable_json(json.dumps({"a": character}, ensure_ascii=False).encode())
+    assert escape in shown
+    assert json.loads(shown) == {"a": character}
+
+
 def test_one_line_joins_lines() -> None:
     assert one_line(" a\n\nb\x1b\tc ") == "a b c"
 

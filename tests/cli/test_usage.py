@@ -80,6 +80,13 @@ def test_usage_groups_by_day_key_and_upstream(cwd: Path) -> None:
     assert [(entry["upstream"], entry["requests"]) for entry in decoded["data"]] == [("lab", 2)]
 
 
+def test_usage_escapes_direction_characters(cwd: Path) -> None:
+    fill(cwd, row(model="a\u202eb"))
+    for output in (run(cwd)[1], run(cwd, "--json")[1]):
+        assert "\u202e" not in output
+        assert "a\\u202eb" in output
+
+
 def test_usage_reports_an_empty_period(cwd: Path) -> None:
     fill(cwd)
     assert run(cwd) == (OK, "", "no usage since 2023-10-16\n")

@@ -23,7 +23,13 @@ from antiphon.errors import ConfigError
 LAB = UpstreamConfig(name="lab", dialect="chat", base_url="http://127.0.0.1:9001/v1")
 LOCAL = UpstreamConfig(name="local", dialect="chat", embedded=True, models=["local"])
 KEY = KeyConfig(name="alice", sha256=sha256(b"sk-alice").hexdigest())
-ENVIRON = {"LAB_KEY": "sk-lab", "BROKEN_KEY": "sk-lab\n", "EMPTY_KEY": "", "ALICE_KEY": "sk-alice"}
+ENVIRON = {
+    "LAB_KEY": "sk-lab",
+    "BROKEN_KEY": "sk-lab\n",
+    "EMPTY_KEY": "",
+    "ALICE_KEY": "sk-alice",
+    "LONG_KEY": "sk-0123456789abc",
+}
 
 
 def problems_of(config: Config) -> list[str]:
@@ -47,7 +53,7 @@ def test_valid_configuration_has_no_problems() -> None:
             ],
         ),
         upstreams=[replace(LAB, api_key_env="LAB_KEY"), LOCAL],
-        keys=[KEY, KeyConfig(name="bob", env="LAB_KEY")],
+        keys=[KEY, KeyConfig(name="bob", env="LONG_KEY")],
     )
     assert problems_of(config) == []
     check_config(config, ENVIRON)
@@ -267,6 +273,27 @@ def test_key_shared_by_two_owners_is_refused() -> None:
         problems_of(Config(keys=keys))[1]
         == "keys[1]: 'bob' has the same key as 'alice': each owner needs a different key"
     )
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "10.0.0.7", "gateway.example.com"])
+def test_short_keys_are_refused_on_a_public_address(host: str) -> None:
+    server = ServerConfig(host=host, metrics_key_env="ALICE_KEY")
+    keys = [KeyConfig(name="bob", env="LAB_KEY"), KeyConfig(name="carol", env="LONG_KEY")]
+    problems = problems_of(Config(server=server, keys=keys))
+    assert [line.partition(":")[0] for line in problems] == ["keys[0].env", "server.metrics_key_env"]
+    assert problems[0] == (
+        f'keys[0].env: the key in the environment variable LAB_KEY has 6 characters, and other machines can reach "{host}": '
+        "expected at least 16. To create one: openssl rand -hex 32"
+    )
+    assert problems_of(Config(server=replace(server, host="127.0.0.1"), keys=keys)) == []
+
+
+def test_metrics_key_must_be_set() -> None:
+    (problem,) = problems_of(Config(server=ServerConfig(metrics_key_env="MISSING_KEY")))
+    assert problem.startswith("server.metrics_key_env: the environment variable MISSING_KEY is not set")
+    config = Config(server=ServerConfig(metrics_key_env="LONG_KEY"))
+    assert problems_of(config) == []
+    assert config.secrets(ENVIRON) == ["sk-0123456789abc"]
 
 
 def test_two_keys_of_one_owner_are_accepted() -> None:

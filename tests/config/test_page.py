@@ -11,7 +11,13 @@ from tools.configuration_page import EXAMPLE, PAGE, SECTIONS, page
 
 from antiphon.config import describe_config, parse_config
 
-ENVIRON = {"LAB_KEY": "sk-lab", "BOB_KEY": "sk-bob", "COMPACTION_KEY": "ab" * 32, "OLD_KEY": "cd" * 32}
+ENVIRON = {
+    "LAB_KEY": "sk-lab",
+    "BOB_KEY": "sk-bob",
+    "COMPACTION_KEY": "ab" * 32,
+    "OLD_KEY": "cd" * 32,
+    "ANTIPHON_METRICS_KEY": "ef" * 32,
+}
 
 
 def test_page_equals_the_output_of_its_generator() -> None:

@@ -180,3 +180,36 @@ def test_caller_has_the_style_of_the_accepted_key() -> None:
     both = scope(("authorization", "Bearer sk-plain"), ("x-api-key", "sk-older"))
     assert rules.authenticate(both).style is None
     assert rules.authenticate(scope(("authorization", "Bearer wrong"), ("x-api-key", "sk-older"))).style == "older"
+
+
+@pytest.mark.parametrize(
+    ("host", "size", "is_accepted"), [("10.0.0.7", 15, False), ("10.0.0.7", 16, True), ("::1", 1, True)]
+)
+def test_short_keys_are_refused_on_a_public_address(
+    host: str, size: int, is_accepted: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    key = "k" * size
+    config = Config(
+        server=ServerConfig(host=host), keys=[KeyConfig(name="bob", sha256=sha256(key.encode()).hexdigest())]
+    )
+    edge = AccessPolicy.from_config(config, {})
+    if is_accepted:
+        assert edge.authenticate(scope(("x-api-key", key))).owner == "bob"
+        assert caplog.text == ""
+        return
+    with pytest.raises(ApiError) as caught:
+        edge.authenticate(scope(("x-api-key", key)))
+    with pytest.raises(ApiError) as wrong:
+        edge.authenticate(scope(("x-api-key", "wrong")))
+    assert (caught.value.code, caught.value.message) == (wrong.value.code, wrong.value.message)
+    assert caplog.text.count("a key was refused: it has fewer than 16 characters") == 1
+
+
+def test_metrics_key_opens_only_the_metrics() -> None:
+    config = Config(server=ServerConfig(metrics_key_env="M"), keys=[KeyConfig(name="bob", env="B")])
+    edge = AccessPolicy.from_config(config, {"M": "key-of-metrics", "B": "key-of-bob"})
+    assert edge.has_metrics_key(scope(("authorization", "Bearer key-of-metrics")))
+    assert not edge.has_metrics_key(scope(("authorization", "Bearer key-of-bob")))
+    assert not policy().has_metrics_key(scope(("authorization", f"Bearer {KEY}")))
+    with pytest.raises(ApiError, match="invalid key"):
+        edge.authenticate(scope(("authorization", "Bearer key-of-metrics")))

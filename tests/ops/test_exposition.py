@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 from tests.ops import prometheus_text
 
-from antiphon.ops.exposition import Family, Histogram, SharedMetrics, format_labels, render_text, sum_families
+from antiphon.ops.exposition import (
+    Family,
+    Histogram,
+    SharedMetrics,
+    format_labels,
+    hide_label,
+    render_text,
+    sum_families,
+)
 
 pytestmark = pytest.mark.without_coverage
 
@@ -120,3 +128,17 @@ def test_shared_metrics_ignore_a_missing_or_damaged_folder(tmp_path: Path) -> No
     gone = SharedMetrics(tmp_path / "gone", os.getpid())
     gone.write([a_counter(1)])
     assert gone.read_others() == []
+
+
+def test_hidden_label_has_one_value_and_sums_its_samples() -> None:
+    odd = 'a,model="x\\'
+    family = sum_families(
+        [
+            [a_counter(1, endpoint="/{model}", model="m", upstream=odd)],
+            [a_counter(2, endpoint="/{model}", model=odd, upstream=odd)],
+            [a_counter(4, endpoint="/{model}", model="", upstream=odd)],
+        ]
+    )[0]
+    hidden = prometheus_text.read(render_text([hide_label(family, "model", "other")]).decode())["things_total"]
+    assert hidden.value(endpoint="/{model}", model="other", upstream=odd) == 3
+    assert hidden.value(endpoint="/{model}", model="", upstream=odd) == 4

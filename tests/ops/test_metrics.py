@@ -13,10 +13,11 @@ import pytest
 from msgspec.structs import replace
 from tests.ops import prometheus_text
 from tests.ops.prometheus_text import Family
-from tests.running import Running, one_upstream, running, until
+from tests.running import Running, running, until
+from tests.running import one_upstream as config_of_one_upstream
 from tests.websocket_client import open_websocket
 
-from antiphon.config import KeyConfig, StoreConfig, UpstreamConfig
+from antiphon.config import Config, KeyConfig, StoreConfig, UpstreamConfig
 from antiphon.errors import StorageUnavailable
 from antiphon.gateway.request_scope import RequestLog
 from antiphon.ops.exposition import SharedMetrics
@@ -28,6 +29,7 @@ PATHS = [
     *("/v1/responses", "/v1/responses/{id}", "/v1/responses/{id}/input_items", "/v1/responses/input_tokens"),
     *("/v1/models/{model}", "/v1/models/{model}:countTokens"),
 ]
+METRICS_KEY = {"METRICS_KEY": "the-key-of-metrics"}
 TURN = {"endpoint": "/v1/responses", "model": "m", "upstream": "lab"}
 
 
@@ -44,7 +46,14 @@ def measured(*lines: RequestLog, models: Sequence[str] = ()) -> dict[str, Family
     return prometheus_text.read(metrics.render().decode())
 
 
+def one_upstream(base_url: str) -> Config:
+    config = config_of_one_upstream(base_url)
+    return replace(config, server=replace(config.server, metrics_key_env="METRICS_KEY"))
+
+
 def scraped(gateway: Running, **headers: str) -> dict[str, Family]:
+    """The metrics, as the operator sees them; tests that need it give the gateway the key."""
+    headers = headers or {"authorization": f"Bearer {METRICS_KEY['METRICS_KEY']}"}
     answer = gateway.get("/metrics", **headers)
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     return prometheus_text.read(answer.text)
@@ -236,7 +245,7 @@ def test_single_process_writes_no_shared_metrics() -> None:
 
 @pytest.mark.io
 def test_gateway_exposes_request_and_process_metrics() -> None:
-    with ChatServer() as chat, running(one_upstream(chat.base_url)) as gateway:
+    with ChatServer() as chat, running(one_upstream(chat.base_url), environ=METRICS_KEY) as gateway:
         assert gateway.post({"model": "m", "input": "Hello"}).status_code == 200
         assert gateway.post({"model": "m", "input": "Hello", "stream": True}).status_code == 200
         assert gateway.post({"model": "m", "input": 1}).status_code == 400
@@ -258,7 +267,7 @@ def test_gateway_exposes_request_and_process_metrics() -> None:
 
 @pytest.mark.io
 def test_websocket_turns_and_open_websockets_are_counted() -> None:
-    with ChatServer() as chat, running(one_upstream(chat.base_url)) as gateway:
+    with ChatServer() as chat, running(one_upstream(chat.base_url), environ=METRICS_KEY) as gateway:
         with open_websocket(gateway.port, "/v1/responses") as socket:
             socket.send(msgspec.json.encode({"type": "response.create", "model": "m", "input": "Hello"}).decode())
             gateway.requests(1)
@@ -272,7 +281,7 @@ def test_websocket_turns_and_open_websockets_are_counted() -> None:
 def test_gateway_exposes_store_metrics(tmp_path: Path) -> None:
     with ChatServer() as chat:
         config = replace(one_upstream(chat.base_url), store=StoreConfig(url=f"sqlite:///{tmp_path}/antiphon.db"))
-        with running(config) as gateway:
+        with running(config, environ=METRICS_KEY) as gateway:
             id = gateway.post({"model": "m", "input": "Hello"}).json()["id"]
             assert gateway.get(f"/v1/responses/{id}").status_code == 200
             read = scraped(gateway)
@@ -283,7 +292,7 @@ def test_gateway_exposes_store_metrics(tmp_path: Path) -> None:
 @pytest.mark.io
 def test_configured_models_are_labels_from_the_start() -> None:
     upstream = UpstreamConfig(name="away", dialect="chat", base_url="http://127.0.0.1:1/v1", models=["far", "far-*"])
-    with running(replace(one_upstream("http://127.0.0.1:1/v1"), upstreams=[upstream])) as gateway:
+    with running(replace(one_upstream("http://127.0.0.1:1/v1"), upstreams=[upstream]), environ=METRICS_KEY) as gateway:
         for model in ("far", "far-away"):
             assert gateway.post({"model": model, "input": "Hello"}).status_code == 502
         requests = scraped(gateway)["antiphon_requests_total"]
@@ -295,17 +304,37 @@ def test_configured_models_are_labels_from_the_start() -> None:
 def test_metrics_require_a_key_unless_public(is_public: bool) -> None:
     config = replace(one_upstream("http://127.0.0.1:1/v1"), keys=[KeyConfig(name="alice", env="ALICE")])
     config = replace(config, server=replace(config.server, public_metrics=is_public))
-    with running(config, environ={"ALICE": "the-key-of-alice"}) as gateway:
+    with running(config, environ={"ALICE": "the-key-of-alice", **METRICS_KEY}) as gateway:
         assert gateway.get("/metrics").status_code == (200 if is_public else 401)
         assert gateway.get("/v1/models").status_code == 401
         assert "antiphon_errors_total" in scraped(gateway, authorization="Bearer the-key-of-alice")
 
 
 @pytest.mark.io
+@pytest.mark.parametrize("is_public", [False, True])
+def test_only_the_key_of_the_metrics_shows_the_names_of_models(is_public: bool) -> None:
+    with ChatServer() as chat:
+        config = replace(one_upstream(chat.base_url), keys=[KeyConfig(name="alice", env="ALICE")])
+        config = replace(config, server=replace(config.server, public_metrics=is_public))
+        with running(config, environ={"ALICE": "the-key-of-alice", **METRICS_KEY}) as gateway:
+            alice = {"authorization": "Bearer the-key-of-alice"}
+            for model in ("secret-1", "secret-2"):
+                assert gateway.post({"model": model, "input": "Hello"}, **alice).status_code == 200
+            named = scraped(gateway)["antiphon_requests_total"]
+            masked = scraped(gateway, **alice)
+            assert gateway.get("/v1/models", authorization="Bearer the-key-of-metrics").status_code == 401
+            text = gateway.get("/metrics", **({} if is_public else alice)).text
+    assert named.value(model="secret-1", status="2xx") == named.value(model="secret-2", status="2xx") == 1
+    assert masked["antiphon_requests_total"].value(model="other", status="2xx") == 2
+    assert masked["antiphon_request_duration_seconds"].value("_count", model="other") == 2
+    assert "secret" not in text
+
+
+@pytest.mark.io
 def test_metrics_contain_no_content_and_no_keys() -> None:
     with ChatServer() as chat:
         config = replace(one_upstream(chat.base_url), keys=[KeyConfig(name="alice", env="ALICE")])
-        with running(config, environ={"ALICE": "the-key-of-alice"}) as gateway:
+        with running(config, environ={"ALICE": "the-key-of-alice", **METRICS_KEY}) as gateway:
             key = {"authorization": "Bearer the-key-of-alice"}
             gateway.post({"model": "m", "input": "my secret plan", "metadata": {"a": "hidden"}}, **key)
             gateway.post({"model": "my secret plan", "input": 7}, **key)

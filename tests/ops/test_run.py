@@ -22,7 +22,7 @@ import msgspec
 import pytest
 from tests.api.probing import ASKED
 from tests.ops import prometheus_text
-from tests.running import BOUND, one_upstream, until
+from tests.running import BOUND, one_upstream, running, until
 
 from antiphon import testing
 from antiphon.api.serve_api import serve_api
@@ -216,6 +216,27 @@ def test_parser_refusals_are_logged_by_a_real_gateway() -> None:
         ids = [line["request_id"] for line in served.log if line["event"] == "refused"]
     assert len(ids) == 1
     assert f"x-request-id: {ids[0]}".encode() in answer
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n",
+        b"GET /nothing HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n",
+        b"this is not HTTP\r\n\r\n",
+        b"GET /v1/responses HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
+        b"sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n",
+    ],
+    ids=["health", "not found", "parser refusal", "websocket"],
+)
+def test_every_answer_forbids_browsers_to_guess_and_embed_it(request_bytes: bytes) -> None:
+    with running(one_upstream("http://127.0.0.1:1/v1")) as gateway, gateway.connect() as connection:
+        connection.sendall(request_bytes)
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += connection.recv(4096)
+    assert b"\r\nx-content-type-options: nosniff\r\n" in head.lower()
+    assert b"\r\ncross-origin-resource-policy: same-origin\r\n" in head.lower()
 
 
 def test_process_survives_invalid_requests() -> None:

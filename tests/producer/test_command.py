@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import sys
@@ -29,7 +30,7 @@ print('{"type": "turn.completed"}', end="")
 """
 
 
-def program(code: str, **settings: Path) -> Agent:
+def program(code: str, **settings: object) -> Agent:
     return command_agent([sys.executable, "-c", code], model="lab", **settings)  # type: ignore[arg-type]
 
 
@@ -87,6 +88,16 @@ def test_program_runs_in_its_folder(tmp_path: Path) -> None:
     (tmp_path / "asked.txt").touch()
     code = TELLER.replace("sys.stdin.read()", "' '.join(__import__('os').listdir())")
     assert text_of(answer(program(code, folder=tmp_path))) == "asked.txt"
+
+
+def test_program_gets_no_keys_of_the_gateway(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("OPENAI_API_KEY", "ANTIPHON_KEY", "CODEX_API_KEY"):
+        monkeypatch.setenv(name, f"secret-{name}")
+    code = TELLER.replace("sys.stdin.read()", "json.dumps(dict(__import__('os').environ))")
+    environ = json.loads(text_of(answer(program(code, inherit=["CODEX_API_KEY"], environ={"EXTRA": "more"}))))
+    assert environ["CODEX_API_KEY"] == "secret-CODEX_API_KEY"
+    assert (environ["EXTRA"], environ["PATH"]) == ("more", os.environ["PATH"])
+    assert not {"OPENAI_API_KEY", "ANTIPHON_KEY"} & environ.keys()
 
 
 def test_program_that_exits_early_fails_the_response() -> None:

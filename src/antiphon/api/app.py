@@ -105,9 +105,7 @@ class App:
         if scope["method"] == "OPTIONS" and first_header(scope, b"access-control-request-method"):
             await exchange.respond(204, PREFLIGHT_HEADERS, b"")  # the origin was admitted
             return
-        if route is None or not (
-            route.is_public or (scope["path"] == METRICS_PATH and self._services.config.server.public_metrics)
-        ):
+        if route is None or not (route.is_public or self._can_read_metrics(exchange)):
             caller = self._access_policy.authenticate(scope, in_query=exchange.dialect.has_key_in_query)
             exchange.log_entry.owner, exchange.key_style = caller
         if route is None:
@@ -119,6 +117,13 @@ class App:
             allowed = ", ".join(sorted(route.operations))
             raise MethodNotAllowed(f"method not allowed; this path supports {allowed}", allowed.encode())
         await operation.endpoint(self._services, exchange)
+
+    def _can_read_metrics(self, exchange: Exchange) -> bool:
+        """Whether this is a request for the metrics that needs no client's key."""
+        if exchange.scope["path"] != METRICS_PATH:
+            return False
+        exchange.has_metrics_key = self._access_policy.has_metrics_key(exchange.scope)
+        return exchange.has_metrics_key or self._services.config.server.public_metrics
 
 
 def _model_route(exchange: Exchange) -> Route | None:

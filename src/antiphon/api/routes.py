@@ -73,9 +73,10 @@ async def show_health(services: Services, exchange: Exchange) -> None:
 
 
 async def show_metrics(services: Services, exchange: Exchange) -> None:
-    """Shows the metrics, which have no content of requests."""
+    """Shows the metrics, which have no content of requests. Only the key of the metrics shows the names of models."""
     services.logger.flush()
-    await exchange.respond(200, [(b"content-type", CONTENT_TYPE)], services.metrics.render())
+    metrics = services.metrics.render(names_models=exchange.has_metrics_key)
+    await exchange.respond(200, [(b"content-type", CONTENT_TYPE)], metrics)
 
 
 async def show_openapi_document(services: Services, exchange: Exchange) -> None:
@@ -258,7 +259,8 @@ OPERATIONS: Final = (
         show_metrics,
         id="metrics",
         summary="Get the metrics",
-        description="In the text format of Prometheus. Needs a key, unless the configuration has `public_metrics`.",
+        description="In the text format of Prometheus. Needs a key, unless the configuration has `public_metrics`. "
+        "Only the key in `metrics_key_env` shows the names of models; others see `other`.",
         answer=Answer("The metrics.", {"text/plain": {"type": "string"}}),
     ),
     Operation(

@@ -12,7 +12,7 @@ from msgspec import Raw
 from antiphon import sse
 from antiphon.cli.exits import EXIT_CODES, FAILED, INTERRUPTED, OK
 from antiphon.cli.help import HELP_FORMAT
-from antiphon.cli.terminal import one_line
+from antiphon.cli.terminal import one_line, printable_json
 from antiphon.dialects import agent_log
 from antiphon.dialects.agent_log.wire import ThreadWire
 from antiphon.dialects.common.json_lines import JsonLines
@@ -51,12 +51,13 @@ def add_parser(subparsers: Any, summary: str) -> None:
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO, *, lines: BinaryIO | None = None) -> int:
     bridge = Bridge(args.source, args.target, args.model or args.source, ndjson=args.ndjson)
-    # The bytes are UTF-8 regardless of the terminal's encoding.
-    sink: BinaryIO | None = getattr(out, "buffer", None)
+    # The bytes are UTF-8 regardless of the locale. A terminal gets text without direction characters.
+    sink: BinaryIO | None = None if out.isatty() else getattr(out, "buffer", None)
 
     def write(data: bytes) -> None:
         if sink is None:
-            out.write(data.decode())
+            out.write("\n".join(map(printable_json, data.split(b"\n"))))
+            out.flush()
         elif data:
             sink.write(data)
             sink.flush()

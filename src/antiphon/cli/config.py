@@ -11,6 +11,7 @@ from typing import Any, Final, TextIO
 from antiphon.cli.exits import EXIT_CODES, OK
 from antiphon.cli.help import HELP_FORMAT
 from antiphon.cli.store import describe_retention
+from antiphon.cli.terminal import printable
 from antiphon.config import default_config, describe_config, find_config, load_config
 
 
@@ -48,9 +49,9 @@ def run(
     file = find_config(args.file, environ, cwd or Path.cwd())
     config = load_config(file, environ) if file else default_config(environ)
     summary_lines = [*describe_config(config), describe_retention(config.store, environ)]
-    out.write(f"{file or 'default configuration (no file)'}: valid\n")
+    out.write(printable(f"{file or 'default configuration (no file)'}: valid\n"))
     out.write(f"  listens on {config.server.host}, port {config.server.port}\n")
-    out.writelines(f"  {line}\n" for line in summary_lines)
+    out.writelines(f"  {printable(line)}\n" for line in summary_lines)
     return OK
 
 

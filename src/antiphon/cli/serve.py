@@ -22,7 +22,7 @@ from antiphon.cli.exits import EXIT_CODES, INTERRUPTED, OK, CommandFailed
 from antiphon.cli.gateway_address import DEFAULT_URL, gateway_url
 from antiphon.cli.help import HELP_FORMAT
 from antiphon.cli.store import describe_retention
-from antiphon.cli.terminal import TextStyler
+from antiphon.cli.terminal import TextStyler, printable
 from antiphon.config import (
     Config,
     UpstreamConfig,
@@ -164,7 +164,7 @@ def _greeting(config: Config, base_url: str, paint: TextStyler, environ: Mapping
     url_option = "" if url == DEFAULT_URL else f" --url {url}"
     return [
         f"{paint('bold', f'Antiphon {__version__}')} listens on {paint('bold', f'{url}/v1')}",
-        *(f"  {line}" for line in (*describe_config(config), describe_retention(config.store, environ))),
+        *(f"  {printable(line)}" for line in (*describe_config(config), describe_retention(config.store, environ))),
         "Try it:",
         f"  curl -N {url}/v1/responses -H 'Content-Type: application/json'{key} -d {shlex.quote(body)}",
         f'  {key_variable}{_command_name(environ)} ask{url_option} --model {shlex.quote(model)} "Say hello."',

@@ -1,6 +1,7 @@
 """Text for terminals: colours if the terminal supports them, and no control characters.
 
-Escape sequences in the output of models and servers never reach the terminal.
+Escape sequences in the output of models and servers never reach the terminal. Characters that change the direction of
+text are escaped, because with them a text can look like another one.
 """
 
 from __future__ import annotations
@@ -28,20 +29,27 @@ class TextStyler:
 
 
 def printable(text: str) -> str:
-    """Return `text` without control characters, except line ends and tabs."""
-    return CONTROL_CHARACTERS.sub("", text)
+    """Return `text` without control characters, except line ends and tabs. Direction characters are escaped."""
+    return DIRECTION_CHARACTERS.sub(_escape, CONTROL_CHARACTERS.sub("", text))
 
 
 def one_line(text: str) -> str:
-    """Return `text` without control characters, on one line."""
+    """Return `text` as `printable` does, on one line."""
     return " ".join(printable(text).split())
 
 
 def printable_json(raw: bytes) -> str:
-    """Return equivalent JSON on one line, with all control characters escaped: JSON may contain DEL and C1 controls."""
+    """Return equivalent JSON on one line, with all control and direction characters escaped: JSON may contain DEL and
+    C1 controls."""
     text = raw.decode("utf-8", "replace").replace("\r", " ").replace("\n", " ")
-    return CONTROL_CHARACTERS.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+    return DIRECTION_CHARACTERS.sub(_escape, CONTROL_CHARACTERS.sub(_escape, text))
+
+
+def _escape(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"
 
 
 STYLE_CODES: Final[dict[TextStyle, str]] = {"dim": "2", "bold": "1", "red": "31", "yellow": "33"}
 CONTROL_CHARACTERS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# Characters that change the direction of text, or end a line where a terminal does not.
+DIRECTION_CHARACTERS: Final = re.compile(r"[\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")

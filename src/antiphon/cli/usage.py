@@ -16,7 +16,7 @@ import msgspec
 from antiphon.cli.exits import OK
 from antiphon.cli.help import HELP_FORMAT
 from antiphon.cli.store import with_store
-from antiphon.cli.terminal import TextStyler, one_line
+from antiphon.cli.terminal import TextStyler, one_line, printable_json
 from antiphon.config import default_config, find_config, load_config
 from antiphon.store.interface import Store
 from antiphon.store.usage import COUNTER_NAMES
@@ -81,7 +81,7 @@ def run(
 def _usage_to_json(sums: dict[str, list[int]], by: str, since: date, until: date) -> str:
     data = [{by: name, **dict(zip(COUNTER_NAMES, counts, strict=True))} for name, counts in sums.items()]
     report = {"by": by, "since": since.isoformat(), "until": until.isoformat(), "data": data}
-    return msgspec.json.encode(report).decode()
+    return printable_json(msgspec.json.encode(report))
 
 
 def _usage_table(sums: dict[str, list[int]], by: str, paint: TextStyler) -> list[str]:

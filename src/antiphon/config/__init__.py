@@ -5,7 +5,7 @@ The configuration is read once, at the start. `find_config` finds the file, `loa
 is used without one.
 """
 
-from antiphon.config.checks import check_config, is_loopback
+from antiphon.config.checks import check_config, is_loopback, min_key_length
 from antiphon.config.loading import default_config, find_config, load_config, parse_config
 from antiphon.config.model_rules import ModelRule
 from antiphon.config.schema import (
@@ -40,5 +40,6 @@ __all__ = [
     "find_config",
     "is_loopback",
     "load_config",
+    "min_key_length",
     "parse_config",
 ]

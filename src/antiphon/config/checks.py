@@ -60,6 +60,9 @@ def find_problems(config: Config, environ: Mapping[str, str]) -> Iterator[Proble
     for index, key in enumerate(config.keys):
         for path, message in _key_problems(key, environ):
             yield Problem(("keys", index, *path), message)
+        if key.env is not None and (message := _short_key_problem(config.server, key.env, environ)):
+            yield Problem(("keys", index, "env"), message)
+    yield from _metrics_key_problems(config.server, environ)
     yield from _duplicate_key_problems(config, environ)
     yield from _sealing_problems(config.compaction, environ)
 
@@ -70,6 +73,11 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host.lower() == "localhost"
+
+
+def min_key_length(host: str) -> int:
+    """The length of the shortest key that is accepted on an address."""
+    return 1 if is_loopback(host) else MIN_PUBLIC_KEY_LENGTH
 
 
 def _server_problems(server: ServerConfig) -> Iterator[Problem]:
@@ -255,6 +263,26 @@ def _key_problems(key: KeyConfig, environ: Mapping[str, str]) -> Iterator[Proble
             yield Problem(("env",), f"the key {key.name!r} has both sha256 and env: expected one of them")
 
 
+def _metrics_key_problems(server: ServerConfig, environ: Mapping[str, str]) -> Iterator[Problem]:
+    variable = server.metrics_key_env
+    if variable is None:
+        return
+    message = _variable_problem(variable, "the key of /metrics", environ)
+    if message or (message := _short_key_problem(server, variable, environ)):
+        yield Problem(("server", "metrics_key_env"), message)
+
+
+def _short_key_problem(server: ServerConfig, variable: str, environ: Mapping[str, str]) -> str:
+    """The problem of a key that is too short for a public address; empty if there is none."""
+    size = len(environ.get(variable, ""))
+    if not size or size >= min_key_length(server.host):
+        return ""
+    return (
+        f"the key in the environment variable {variable} has {size} characters, and other machines can reach "
+        f"{as_toml(server.host)}: expected at least {MIN_PUBLIC_KEY_LENGTH}. {KEY_COMMAND_HINT}"
+    )
+
+
 def _duplicate_key_problems(config: Config, environ: Mapping[str, str]) -> Iterator[Problem]:
     owners_by_hash: dict[bytes, str] = {}
     for index, key in enumerate(config.keys):
@@ -318,6 +346,7 @@ def _is_host(host: str) -> bool:
     return True
 
 
+MIN_PUBLIC_KEY_LENGTH: Final = 16  # characters; a shorter key can be guessed
 HOST_NAME: Final = re.compile(
     r"(?=.{1,253}\Z)[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,62}))*\.?"
 )

@@ -93,11 +93,15 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     ] = None
     public_metrics: Annotated[
         bool,
-        Meta(
-            description="Whether `/metrics` needs no key. It names models and upstreams, and contains no content of "
-            "requests."
-        ),
+        Meta(description="Whether `/metrics` needs no key. It names upstreams, and contains no content of requests."),
     ] = False
+    metrics_key_env: Annotated[
+        str | None,
+        Meta(
+            description="The environment variable that holds the key of `/metrics`. It opens no other path. Only "
+            "requests with this key see the names of models in the metrics; others see `other`."
+        ),
+    ] = None
     log: Annotated[
         Literal["auto", "json", "pretty"],
         Meta(description="The format of log lines: `auto` is pretty on a terminal and JSON elsewhere."),
@@ -106,6 +110,10 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         float,
         Meta(ge=0, le=3600, description="Seconds that requests in flight have to finish when the server stops."),
     ] = 10.0
+
+    def metrics_key(self, environ: Mapping[str, str]) -> str | None:
+        """The key of `/metrics`, if one is configured."""
+        return _environment_value(environ, self.metrics_key_env)
 
 
 class Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -374,6 +382,7 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """All keys in the environment, each once: they must not appear in logs or traces."""
         keys = [upstream.api_key(environ) for upstream in self.upstreams] + [key.key(environ) for key in self.keys]
         keys += [_environment_value(environ, variable) for variable in self.compaction.keys_env]
+        keys.append(self.server.metrics_key(environ))
         return list(dict.fromkeys(key for key in keys if key is not None))
 
 

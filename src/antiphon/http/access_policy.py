@@ -1,7 +1,8 @@
 """Access control before every route, for HTTP and WebSocket scopes alike.
 
 The `Host` check protects loopback servers against DNS rebinding. The `Origin` check refuses browsers unless their page
-is configured. The key identifies the owner. All key errors give the same response.
+is configured. The key identifies the owner. All key errors give the same response. On a public address short keys are
+refused: those whose hash is configured only when a client presents them.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from urllib.parse import parse_qs
 
 from msgspec import Struct
 
-from antiphon.config import Config, is_loopback
+from antiphon.config import Config, is_loopback, min_key_length
 from antiphon.dialects.responses.stream_out import SelectableEventStyle
 from antiphon.errors import ClientFault
-from antiphon.http.asgi import Headers, Scope, header_values
+from antiphon.http.asgi import LOG, Headers, Scope, header_values
 from antiphon.profiles.client_headers import KEY_HEADERS
 
 ANONYMOUS_OWNER: Final = "anybody"  # the owner if no keys are configured
@@ -37,6 +38,8 @@ class AccessPolicy(Struct, frozen=True, kw_only=True):
     hosts: frozenset[str] | None  # None: any, since a public address requires keys
     origins: frozenset[bytes]
     callers: dict[bytes, Caller]  # by key hash
+    metrics_key: bytes | None = None  # the hash of the key of `/metrics`
+    min_key_length: int = 1
 
     @classmethod
     def from_config(cls, config: Config, environ: Mapping[str, str]) -> AccessPolicy:
@@ -47,6 +50,8 @@ class AccessPolicy(Struct, frozen=True, kw_only=True):
             hosts=None if "*" in own_names or not is_restricted else frozenset(own_names | LOOPBACK_NAMES),
             origins=frozenset(origin.lower().encode() for origin in server.allowed_origins),
             callers={hash: Caller(key.name, key.style) for hash, key in config.key_hashes(environ).items()},
+            metrics_key=sha256(key.encode()).digest() if (key := server.metrics_key(environ)) else None,
+            min_key_length=min_key_length(server.host),
         )
 
     def check_host_and_origin(self, scope: Scope) -> None:
@@ -77,13 +82,27 @@ class AccessPolicy(Struct, frozen=True, kw_only=True):
         for key in [*_keys_in(scope), *(_key_in_query(scope) if in_query else ())]:
             # Looking up the hash, not the key, leaks no timing information about existing keys.
             caller = self.callers.get(sha256(key).digest())
-            if caller is not None:
+            if caller is not None and self._is_long_enough(key, caller.owner):
                 return caller
         raise ClientFault(
             "missing or invalid key: send a valid key as `Authorization: Bearer …` or as `x-api-key`",
             code="invalid_api_key",
             status=401,
         )
+
+    def has_metrics_key(self, scope: Scope) -> bool:
+        """Whether the request has the key of `/metrics`."""
+        return self.metrics_key is not None and any(sha256(key).digest() == self.metrics_key for key in _keys_in(scope))
+
+    def _is_long_enough(self, key: bytes, owner: str) -> bool:
+        if len(key) >= self.min_key_length:
+            return True
+        LOG.warning(
+            "a key was refused: it has fewer than %d characters, and other machines can reach this gateway",
+            self.min_key_length,
+            extra={"fields": {"owner": owner}},
+        )
+        return False
 
     def cors_headers(self, scope: Scope) -> Headers:
         """The CORS headers for allowed origins."""

@@ -59,6 +59,7 @@ class Exchange:
         self.dialect = dialect  # of the client
         self.log_entry = RequestLog(request_id=id, method=scope["method"], path=scope["path"])
         self.key_style: SelectableEventStyle | None = None  # API-6: configured for the client's key
+        self.has_metrics_key = False  # whether the client may see the names of models in the metrics
         self.trace = trace
         self.request_scope = RequestScope(self.log_entry, trace)
         self.path_parameters: list[str] = []  # ids in the path

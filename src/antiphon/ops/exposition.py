@@ -7,6 +7,7 @@ never decreases when the next scrape is answered by another process, or when a p
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -102,6 +103,19 @@ def sum_families(processes: Iterable[Iterable[Family]]) -> list[Family]:
             for labels, value in family.samples.items():
                 family_sum.samples[labels] = family_sum.samples.get(labels, 0) + value
     return list(sums.values())
+
+
+def hide_label(family: Family, name: str, value: str) -> Family:
+    """The family with all values of a label replaced by one, and the samples that then are the same summed up. An empty
+    value stays empty."""
+    # A quote inside a value is escaped, so that `name="` only begins a label.
+    label = re.compile(rf'(?<=[{{,]){name}="(?:[^"\\]|\\.)+"')
+    replacement = format_labels({name: value}).replace("\\", r"\\")
+    samples: Samples = {}
+    for labels, number in family.samples.items():
+        hidden = label.sub(replacement, labels)
+        samples[hidden] = samples.get(hidden, 0) + number
+    return Family(family.name, family.kind, family.help, samples)
 
 
 def format_labels(labels: Mapping[str, str]) -> str:

@@ -24,7 +24,15 @@ from typing import Any, Final, cast
 from antiphon import __version__
 from antiphon.errors import StorageUnavailable
 from antiphon.gateway.request_scope import RequestLog
-from antiphon.ops.exposition import Family, Histogram, SharedMetrics, format_labels, render_text, sum_families
+from antiphon.ops.exposition import (
+    Family,
+    Histogram,
+    SharedMetrics,
+    format_labels,
+    hide_label,
+    render_text,
+    sum_families,
+)
 from antiphon.redaction import MAX_NAME_LENGTH, mask_keys
 from antiphon.store.interface import Store
 
@@ -105,13 +113,13 @@ class Metrics:
         calls.failures += failed
         _observe(calls.duration, seconds)
 
-    def render(self) -> bytes:
-        """The metrics of all processes, as text."""
-        own_families = self._families()
-        if self._shared is None:
-            return render_text(own_families)
-        self._shared.write(own_families)
-        return render_text(sum_families([own_families, *self._shared.read_others()]))
+    def render(self, *, names_models: bool = True) -> bytes:
+        """The metrics of all processes, as text. Without `names_models` all models are one, `other`."""
+        families = self._families()
+        if self._shared is not None:
+            self._shared.write(families)
+            families = sum_families([families, *self._shared.read_others()])
+        return render_text(families if names_models else [hide_label(family, "model", OTHER) for family in families])
 
     def start(self) -> None:
         """Starts to write the metrics to the shared folder, periodically."""

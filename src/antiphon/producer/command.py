@@ -1,7 +1,8 @@
 """`command_agent`: makes a model of a program that writes thread events as JSON lines (F-5).
 
 The conversation is written to its standard input as text; no client data is ever part of the command line. The program
-and all its child processes end with the turn.
+gets only a few variables of the gateway's environment, so that it cannot read the keys of upstreams. The program and
+all its child processes end with the turn.
 """
 
 from __future__ import annotations
@@ -24,6 +25,10 @@ from antiphon.producer.turn import Turn, message_text
 from antiphon.protocol.items import MessageParam
 
 READ_SIZE: Final = 64 * 1024
+#: Variables that every program gets. None of them holds a key.
+BASIC_VARIABLES: Final = frozenset(
+    {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "TERM"}
+)
 
 
 def command_agent(
@@ -33,11 +38,13 @@ def command_agent(
     slug: str = "codex",
     folder: Path | None = None,
     environ: Mapping[str, str] | None = None,
+    inherit: Sequence[str] = (),
 ) -> Agent:
-    """An agent that runs `command` in `folder` for each turn. `slug` is the prefix of its own item types."""
+    """An agent that runs `command` in `folder` for each turn. `slug` is the prefix of its own item types. The program
+    gets the variables in `BASIC_VARIABLES` of the gateway's environment, those that `inherit` names, and `environ`."""
 
     async def run(turn: Turn) -> None:
-        process = await _start_process(command, folder, environ)
+        process = await _start_process(command, folder, make_environment(os.environ, inherit, environ or {}))
         thread = ThreadToHub(turn.writer, ThreadWire(slug=slug))
         prompt_task = asyncio.ensure_future(_write_prompt(process, format_prompt(turn)))
         try:
@@ -63,7 +70,13 @@ def format_prompt(turn: Turn) -> str:
     return "\n\n".join(f"[{role}]\n{text}" for role, text in messages)
 
 
-async def _start_process(command: Sequence[str], folder: Path | None, environ: Mapping[str, str] | None) -> Process:
+def make_environment(own: Mapping[str, str], inherit: Sequence[str], environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of the program, from the gateway's own and the settings of the agent."""
+    names = {*BASIC_VARIABLES, *inherit}
+    return {**{name: value for name, value in own.items() if name in names}, **environ}
+
+
+async def _start_process(command: Sequence[str], folder: Path | None, environ: Mapping[str, str]) -> Process:
     try:
         return await asyncio.create_subprocess_exec(
             *command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, cwd=folder, env=environ, start_new_session=True
