@@ -118,6 +118,7 @@ max_body_mib = 64
 max_answer_mib = 64
 max_output_items = 1000
 default_model = "fast"                         # of requests that name no model
+claude_aliases = false                         # true: every model also as claude-via-NAME, for Claude Code
 websocket = true                               # on /v1/responses
 style = "standard"                             # standard | older; default: the form that most clients read
 public_metrics = false                         # true: /metrics needs no key

@@ -118,7 +118,12 @@ MESSAGES = Asker(
     streamed={"model": "mock-1", "max_tokens": 100, "messages": SAID, "stream": True},
     count_path="/v1/messages/count_tokens?beta=true",
     tools={"tools": [{"name": "get_weather", "description": "The weather.", "input_schema": SCHEMA}]},
-    lossy={"tools": [{"type": "web_search_20250305", "name": "web_search"}]},
+    lossy={
+        "tools": [
+            {"type": "web_search_20250305", "name": "web_search"},
+            {"name": "get_weather", "input_schema": SCHEMA},
+        ]
+    },
     key_header="x-api-key",
     text_in=lambda body: "".join(block["text"] for block in body["content"] if block["type"] == "text"),
     call_in=_messages_call,

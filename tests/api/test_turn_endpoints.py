@@ -17,7 +17,7 @@ from tests.api.askers import ASKERS, CHAT, GEMINI, MESSAGES, Asker
 from tests.running import BOUND, one_upstream, read_all, running, until
 
 from antiphon import testing
-from antiphon.config import Config, KeyConfig, StoreConfig, TraceConfig
+from antiphon.config import Config, KeyConfig, ServerConfig, StoreConfig, TraceConfig
 from antiphon.testing import ChatServer, Gate, turn
 
 pytestmark = pytest.mark.io
@@ -335,6 +335,52 @@ def test_model_list_has_the_form_of_the_client_api() -> None:
             assert gateway.get(f"{path}/mock-1", **headers).json() == models["models"][0]
         missing = gateway.get("/v1/models/mock-9", **of_messages)
         assert (missing.status_code, MESSAGES.error_in(missing)["type"]) == (404, "not_found_error")
+
+
+def test_claude_aliases_are_listed_for_messages_clients_and_accepted_from_all() -> None:
+    """API-5, API-3: in turns, token counts and single models; answers have the name that the client used."""
+    names = ["mock-1", "lab/mock-2"]
+    of_messages = {"anthropic-version": "2023-06-01"}
+    with ChatServer(lambda _: HELLO) as upstream:
+        config = replace(one_upstream(upstream.base_url, models=names), server=ServerConfig(claude_aliases=True))
+        with running(config) as gateway:
+            assert [model["id"] for model in gateway.get("/v1/models").json()["data"]] == names
+            listed = gateway.get("/v1/models?limit=1000", **of_messages).json()
+            aliases = ["claude-via-mock-1", "claude-via-lab/mock-2"]
+            assert [model["id"] for model in listed["data"]] == [*names, *aliases]
+            assert listed["last_id"] == aliases[-1]
+            assert gateway.get(f"/v1/models/{aliases[1]}", **of_messages).json() == listed["data"][-1]
+            for asker in (MESSAGES, CHAT):
+                answer = gateway.post({**asker.asked, "model": aliases[1]}, asker.path).json()
+                assert (asker.text_in(answer), answer["model"]) == ("Hello.", aliases[1])
+            counted = {name: value for name, value in MESSAGES.asked.items() if name != "max_tokens"}
+            assert gateway.post({**counted, "model": aliases[0]}, MESSAGES.count_path).status_code == 200
+        assert [received.json["model"] for received in upstream.received] == ["lab/mock-2", "lab/mock-2"]
+
+
+def test_messages_request_with_only_a_web_search_is_refused_by_other_servers() -> None:
+    """REQ-6: Claude Code searches by such a request, and an answer from memory would look like results."""
+    search = {"type": "web_search_20250305", "name": "web_search", "max_uses": 8}
+    with ChatServer(lambda _: HELLO) as upstream, running(one_upstream(upstream.base_url)) as gateway:
+        refused = gateway.post({**MESSAGES.asked, "tools": [search]}, MESSAGES.path)
+        assert (refused.status_code, upstream.received) == (400, [])
+    error = MESSAGES.error_in(refused)
+    assert error["code"] == "unsupported_parameter"
+    assert "'web_search_20250305' is unavailable" in error["message"]
+
+
+@pytest.mark.parametrize("path", ["/v1beta/interactions", "/v1/interactions"])
+def test_unsupported_path_of_an_api_names_what_to_use(path: str) -> None:
+    """ERR-2: the Interactions API of Gemini."""
+    with running(one_upstream("http://127.0.0.1:1/v1")) as gateway:
+        refused = gateway.post({"model": "mock-1", "input": "Hi"}, path)
+        by_id = gateway.get(f"{path}/int_1")
+        other = gateway.get("/v1beta/files")
+    error = refused.json()["error"]
+    assert (refused.status_code, error["status"]) == (404, "NOT_FOUND")
+    assert error["message"].startswith(f"{path} is not supported: use models.generate_content")
+    assert by_id.json() == refused.json()
+    assert other.json()["error"]["message"] == "unknown path; see /openapi.json"
 
 
 def test_model_list_without_models_is_empty() -> None:

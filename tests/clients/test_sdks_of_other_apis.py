@@ -69,6 +69,17 @@ def test_gemini_sdk_counts_tokens_lists_models_and_raises_errors() -> None:
         client.close()
 
 
+def test_interactions_of_the_gemini_sdk_get_an_error_that_names_what_to_use() -> None:
+    """ERR-2."""
+    with over(lambda _: HELLO) as gateway:
+        client = of_gemini(gateway)
+        with pytest.raises(Exception, match=r"use models\.generate_content") as caught:
+            client.interactions.create(model="mock-1", input="Say hello.")
+        assert getattr(caught.value, "status_code", None) == 404
+        assert [line["status"] for line in gateway.requests(1)] == [404]
+        client.close()
+
+
 @pytest.mark.parametrize("api", ["messages", "gemini"])
 def test_failed_tool_of_an_sdk_is_accepted_by_a_responses_server(api: str) -> None:
     """F-4: the server refuses unknown members."""

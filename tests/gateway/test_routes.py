@@ -45,6 +45,21 @@ def test_first_matching_upstream_gets_its_own_model_name() -> None:
     }
 
 
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_claude_alias_is_routed_like_the_model_that_it_names(is_enabled: bool) -> None:
+    """API-5: before the patterns of all upstreams; a name that is an alias of no model is an ordinary name."""
+    upstreams = [
+        lab("one", models=["mock-1", ModelRule(from_="fast", to="mock-2")]),
+        lab("two", models=[ModelRule(from_="claude-*", to="other")]),
+    ]
+    routes = Routes(Config(upstreams=upstreams, server=ServerConfig(claude_aliases=is_enabled)), {}, {})
+    aliases = ("claude-via-mock-1", "claude-via-fast", "claude-via-none", "claude-via-", "claude-via-claude-x")
+    targets = [routes.find(model) for model in aliases]
+    expected = [("one", "mock-1"), ("one", "mock-2")] if is_enabled else [("two", "other")] * 2
+    assert [(target.upstream.name, target.model) for target in targets] == [*expected, *[("two", "other")] * 3]
+    assert routes.find("claude-via-mock-1") is targets[0]
+
+
 @pytest.mark.parametrize("model", [None, "", 7])
 def test_missing_model_is_refused_with_examples(model: object) -> None:
     routes = Routes(Config(upstreams=[lab(models=["mock-*"])]), {}, {})

@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from antiphon.errors import InvalidValue
-from antiphon.gateway.tool_choice import check_tool_choice
+from antiphon.errors import InvalidValue, UnsupportedParameter
+from antiphon.gateway.tool_choice import check_a_tool_is_left, check_tool_choice
 from antiphon.protocol import codec
+from antiphon.protocol.losses import Losses
 
 FUNCTION = {"type": "function", "name": "f"}
 CUSTOM = {"type": "custom", "name": "c"}
@@ -99,3 +100,30 @@ def test_long_names_and_lists_are_shortened_in_the_message() -> None:
         check({"type": "custom", "name": "x" * 101}, *tools)
     assert refused.value.message.startswith(f"tool_choice: the tool '{'x' * 100}' is not offered; ")
     assert refused.value.message.endswith("'f09', …")
+
+
+@pytest.mark.parametrize(
+    ("tools", "lost", "is_refused"),
+    [
+        ([], [], False),
+        ([FUNCTION], [], False),
+        ([{"type": "web_search_20250305"}], [0], True),
+        ([{"type": "web_search_20250305"}, {"type": "web_fetch_20250910"}], [0, 1], True),
+        ([{"type": "web_search_20250305"}, {"type": "web_fetch_20250910"}], [0], False),
+        ([{"type": "web_search_20250305"}, FUNCTION], [0], False),
+    ],
+)
+def test_request_is_refused_if_all_its_tools_are_lost(tools: list[Any], lost: list[int], is_refused: bool) -> None:
+    """REQ-6: the error names the types of the tools."""
+    losses = Losses()
+    for index in lost:
+        losses.add(f"tools[{index}]", "the tool", "the server has none")
+    request = codec.decode_request(msgspec.json.encode({"model": "m", "input": "Hi", "tools": tools}))
+    if not is_refused:
+        check_a_tool_is_left(request, losses, "lab")
+        return
+    with pytest.raises(
+        UnsupportedParameter, match="'web_search_20250305' is unavailable: the upstream 'lab'"
+    ) as caught:
+        check_a_tool_is_left(request, losses, "lab")
+    assert (caught.value.status, caught.value.param) == (400, "tools")

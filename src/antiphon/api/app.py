@@ -109,7 +109,7 @@ class App:
             caller = self._access_policy.authenticate(scope, in_query=exchange.dialect.has_key_in_query)
             exchange.log_entry.owner, exchange.key_style = caller
         if route is None:
-            raise ClientFault("unknown path; see /openapi.json", type="not_found", code="not_found")
+            raise _unknown_path(exchange)
         operation = route.operations.get(scope["method"]) or (
             route.operations.get("GET") if scope["method"] == "HEAD" else None
         )
@@ -149,6 +149,15 @@ def _resource_route(exchange: Exchange) -> Route | None:
         return None
     parts[3:6:2] = PARAMETER_PLACEHOLDERS[: len(exchange.path_parameters)]
     return RESOURCE_ROUTES.get("/".join(parts))
+
+
+def _unknown_path(exchange: Exchange) -> ClientFault:
+    """The error for a path without a route. It names what to use in place of a known path of the client's API."""
+    path: str = exchange.scope["path"]
+    for beginning, advice in exchange.dialect.unsupported_paths:
+        if path.startswith(beginning):
+            return ClientFault(f"{beginning} is not supported: {advice}", type="not_found", code="not_found")
+    return ClientFault("unknown path; see /openapi.json", type="not_found", code="not_found")
 
 
 PARAMETER_PLACEHOLDERS: Final = ("{id}", "{item_id}")

@@ -15,7 +15,10 @@ async def list_models(services: Services, exchange: Exchange) -> None:
     """Lists all named models."""
     model_list = await services.models.list_models()
     render = exchange.dialect.models_from_hub
-    body = model_list if render is None else render([model.id for model in model_list.data])
+    names = [model.id for model in model_list.data]
+    if services.config.server.claude_aliases and exchange.dialect.model_alias_prefix:
+        names += [exchange.dialect.model_alias_prefix + name for name in names]
+    body = model_list if render is None else render(names)
     await exchange.respond(200, [JSON], msgspec.json.encode(body))
 
 

@@ -78,6 +78,14 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             "the upstreams list, if they list one name and no pattern; otherwise such requests are refused."
         ),
     ] = None
+    claude_aliases: Annotated[
+        bool,
+        Meta(
+            description="Whether every model is also available as `claude-via-NAME`. Clients that send "
+            "`anthropic-version` see both names in `/v1/models`; Claude Code offers only models whose names begin with "
+            "`claude` or `anthropic`."
+        ),
+    ] = False
     websocket: Annotated[
         bool,
         Meta(description="Whether `/v1/responses` accepts WebSockets. If not, an upgrade is answered with 426."),

@@ -151,6 +151,14 @@ class ClientDialect(Struct, frozen=True, kw_only=True):
     #: One model, and the list of models, by their names; None: in the form of the hub.
     model_from_hub: Callable[[str], Any] | None = None
     models_from_hub: Callable[[Sequence[str]], Any] | None = None
+    #: The prefix of further names of all models, for clients that offer only models whose names begin so; empty: none.
+    #: The configuration enables these names.
+    model_alias_prefix: str = ""
+    #: Whether a request is refused if the upstream has none of its tools. Clients of some APIs use a tool of the
+    #: server, such as a web search, by a request of its own, and would take an answer without the tool for its result.
+    needs_a_tool: bool = False
+    #: Beginnings of paths that the API has and the gateway does not, each with what to use in place of it.
+    unsupported_paths: tuple[tuple[str, str], ...] = ()
     #: The turn in the body of a request to count tokens; None: the body is the turn.
     turn_to_count: Callable[[bytes], bytes] | None = None
     #: The field with the number of tokens; empty: in the form of the hub.

@@ -110,6 +110,8 @@ MESSAGES: Final = Dialect(
         request_id_header=b"request-id",
         model_from_hub=messages.model_from_hub,
         models_from_hub=messages.models_from_hub,
+        model_alias_prefix="claude-via-",
+        needs_a_tool=True,
         count_field="input_tokens",
     ),
 )
@@ -135,13 +137,16 @@ GEMINI: Final = Dialect(
         answer_content=gemini.AnswerContent,
         turn_actions=gemini.TURN_ACTIONS,
         other_actions=("countTokens",),
-        path_prefixes=("/v1beta/",),
+        path_prefixes=("/v1beta/", "/v1/interactions"),
         request_at_path=gemini.request_at_path,
         has_key_in_query=True,
         keepalive=b"\n",  # its clients read SSE comments as data, but ignore blank lines
         streams_json_array=True,
         model_from_hub=gemini.model_from_hub,
         models_from_hub=gemini.models_from_hub,
+        unsupported_paths=tuple(
+            (f"/{version}/interactions", gemini.INSTEAD_OF_INTERACTIONS) for version in ("v1beta", "v1")
+        ),
         turn_to_count=gemini.turn_to_count,
         count_field="totalTokens",
     ),

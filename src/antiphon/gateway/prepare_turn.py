@@ -11,6 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from antiphon.dialects.common.original_form import without_restored_losses
+from antiphon.dialects.registry import CLIENT_DIALECTS
 from antiphon.errors import ApiError, ClientFault
 from antiphon.gateway.compaction import CompactionOpener
 from antiphon.gateway.context import GatewayContext
@@ -30,7 +31,7 @@ from antiphon.gateway.recording import ResponseRecorder
 from antiphon.gateway.request_scope import RequestLog
 from antiphon.gateway.restore_reasoning import find_missing_reasoning
 from antiphon.gateway.routes import Target
-from antiphon.gateway.tool_choice import check_tool_choice
+from antiphon.gateway.tool_choice import check_a_tool_is_left, check_tool_choice
 from antiphon.gateway.turn import UpstreamTurn
 from antiphon.protocol import codec
 from antiphon.protocol.items import ItemParam, ItemReference
@@ -95,6 +96,8 @@ async def prepare_turn(
         translation_losses = [loss for loss in translation_losses if loss in losses]
     if strict:
         _refuse_losses([*translation_losses, *prepared.losses])
+    if original is not None and CLIENT_DIALECTS[original.dialect].needs_a_tool:
+        check_a_tool_is_left(request, prepared.losses, target.upstream.name)
     if plan is not None and plan.compactor is not None:
         prepared.losses = Losses()  # the compacted conversation is translated later
     prepared.losses.extend(losses)

@@ -145,6 +145,7 @@ class Routes:
             _make_upstream(config, upstream_config, environ, addresses) for upstream_config in config.upstreams
         ]
         self._targets: dict[str, Target] = {}
+        self._alias_prefixes = ALIAS_PREFIXES if config.server.claude_aliases else ()
         self.default_model = config.server.default_model or _only_model(config)
 
     def with_model(self, request: Request) -> Request:
@@ -161,14 +162,12 @@ class Routes:
             raise MissingField(
                 f"model is missing: expected the name of a model, such as {self._examples()}", param="model"
             )
-        for upstream in self.upstreams:
-            name = upstream.config.upstream_model(model)
-            if name is not None:
-                target = Target(upstream=upstream, model=name)
-                # Patterns accept any names, so the cache is bounded.
-                if len(self._targets) < MAX_CACHED_TARGETS and len(model) < MAX_CACHED_NAME:
-                    self._targets[model] = target
-                return target
+        target = self._resolve_alias(model) or self._match_upstreams(model)
+        if target is not None:
+            # Patterns accept any names, so the cache is bounded.
+            if len(self._targets) < MAX_CACHED_TARGETS and len(model) < MAX_CACHED_NAME:
+                self._targets[model] = target
+            return target
         raise ClientFault(
             f"no upstream serves the model {_abbreviate(model)}; expected a model such as {self._examples()} "
             "(GET /v1/models lists all)",
@@ -176,6 +175,18 @@ class Routes:
             code="model_not_found",
             param="model",
         )
+
+    def _resolve_alias(self, model: str) -> Target | None:
+        """The target for `claude-via-NAME`: that of NAME, even if a pattern of an upstream matches the alias too."""
+        prefix = next((prefix for prefix in self._alias_prefixes if model.startswith(prefix)), "")
+        return self._match_upstreams(model.removeprefix(prefix)) if prefix else None
+
+    def _match_upstreams(self, model: str) -> Target | None:
+        for upstream in self.upstreams:
+            name = upstream.config.upstream_model(model) if model else None
+            if name is not None:
+                return Target(upstream=upstream, model=name)
+        return None
 
     def _examples(self) -> str:
         names = [name for upstream in self.upstreams for name in upstream.config.model_names()]
@@ -231,6 +242,9 @@ LIFETIME: Final = 3600.0  # seconds
 PREFIXES: Final = tuple((prefix, dialect) for dialect in CLIENT_DIALECTS.values() for prefix in dialect.path_prefixes)
 TURN_PATHS: Final = frozenset(path for dialect in CLIENT_DIALECTS.values() for path in dialect.turn_paths)
 TURN_SUFFIXES: Final = tuple(f":{action}" for dialect in CLIENT_DIALECTS.values() for action in dialect.turn_actions)
+ALIAS_PREFIXES: Final = tuple(
+    dialect.model_alias_prefix for dialect in CLIENT_DIALECTS.values() if dialect.model_alias_prefix
+)
 ACTIONS: Final = {
     action: dialect
     for dialect in CLIENT_DIALECTS.values()

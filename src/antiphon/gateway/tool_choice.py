@@ -1,4 +1,5 @@
-"""Checks that a request offers the tools that its `tool_choice` names, before a model is asked."""
+"""Checks that a request offers the tools that its `tool_choice` names, and that a tool is left where a client needs
+one, before a model is asked."""
 
 from __future__ import annotations
 
@@ -8,8 +9,9 @@ from typing import Final
 from msgspec import Struct
 
 from antiphon.dialects.common.placeholders import type_of
-from antiphon.errors import InvalidValue
+from antiphon.errors import InvalidValue, UnsupportedParameter
 from antiphon.protocol.items import AdditionalTools, ToolSearchOutput
+from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request, input_items
 from antiphon.protocol.tools import (
     AllowedToolsParam,
@@ -42,6 +44,20 @@ def check_tool_choice(request: Request, field: str = "tool_choice") -> None:
     elif not offer.kinds:
         message = f"{field}: a call is required, and the request offers no tools; expected at least one tool in `tools`"
         raise InvalidValue(message, param="tool_choice")
+
+
+def check_a_tool_is_left(request: Request, losses: Losses, upstream: str) -> None:
+    """Refuses a request if every tool that it offers was lost in the translation for the upstream (REQ-6)."""
+    if not request.tools:
+        return
+    lost_paths = {loss.path for loss in losses}
+    if all(f"tools[{index}]" in lost_paths for index in range(len(request.tools))):
+        kinds = ", ".join(sorted({repr(type_of(tool)[:MAX_KIND_LENGTH]) for tool in request.tools})[:MAX_LISTED_TOOLS])
+        raise UnsupportedParameter(
+            f"tools: {kinds} is unavailable: the upstream {upstream!r} has no such tool, and the request offers "
+            "no other; use a model whose server has it, or offer a tool that the client runs",
+            param="tools",
+        )
 
 
 class _Offer(Struct, frozen=True):
@@ -98,4 +114,5 @@ def _check_is_offered(choice: SpecificToolChoice, offer: _Offer, path: str) -> N
     raise InvalidValue(f"{path}: the tool {name[:100]!r} is not offered; {offer.described()}", param="tool_choice")
 
 
+MAX_KIND_LENGTH: Final = 100  # characters
 MAX_LISTED_TOOLS: Final = 10  # names in an error message

@@ -16,10 +16,12 @@ from tests.running import Running, running
 
 from antiphon import config, testing
 from antiphon.dialects.dialect import ServerDialectName
-from antiphon.testing import ChatServer, MessagesServer, ReceivedRequest, Reply, ResponsesServer, turn
+from antiphon.testing import ChatServer, GeminiServer, MessagesServer, ReceivedRequest, Reply, ResponsesServer, turn
 from antiphon.testing.harness import FakeServer
 
 ASIDE = "A friendlier greeting"
+#: The replies of a model: by the number of results in the request, or by the request itself.
+Plan = Mapping[int, Reply] | Callable[[ReceivedRequest], Reply]
 
 
 class Call(NamedTuple):
@@ -48,15 +50,17 @@ class Behind(NamedTuple):
 
     @contextmanager
     def gateway(
-        self, plan: Mapping[int, Reply], kept_in: str = "off", statuses: Collection[int] = (200,), aside: str = ASIDE
+        self, plan: Plan, kept_in: str = "off", statuses: Collection[int] = (200,), aside: str = ASIDE
     ) -> Iterator[tuple[Running, FakeServer]]:
-        """A gateway before such a server, whose model says this after so many results; all was well on the wire when
-        it is over, and the client had these statuses and no others. What is asked without tools is answered with
-        `aside`."""
+        """A gateway before such a server, whose model replies by the plan. Requests without tools are answered with
+        `aside`. At the end, the server must have refused nothing, and the client must have got these statuses and no
+        others."""
 
         def reply(received: ReceivedRequest) -> Reply:
-            told = self.read(received.json)
-            return plan[len(told.results)] if told.tools else turn(testing.text(aside))
+            conversation = self.read(received.json)
+            if not conversation.tools:
+                return turn(testing.text(aside))
+            return plan(received) if callable(plan) else plan[len(conversation.results)]
 
         with self.serve(reply) as upstream:
             served = config.UpstreamConfig(
@@ -121,6 +125,27 @@ def _read_responses(body: dict[str, Any]) -> Conversation:
     )
 
 
+def _read_gemini(body: dict[str, Any]) -> Conversation:
+    parts = [part for content in body["contents"] for part in content["parts"]]
+    calls = [part["functionCall"] for part in parts if "functionCall" in part]
+    results = [part["functionResponse"] for part in parts if "functionResponse" in part]
+    return Conversation(
+        tools=[
+            function["name"] for tool in body.get("tools") or () for function in tool.get("functionDeclarations") or ()
+        ],
+        calls=[Call(call.get("id", ""), call["name"], call.get("args") or {}) for call in calls],
+        results=[(result.get("id", ""), _gemini_result(result["response"])) for result in results],
+        thoughts=sum("thoughtSignature" in part for part in parts),
+    )
+
+
+def _gemini_result(response: dict[str, Any]) -> str:
+    """The text of a result, with the mark of an error that other servers get."""
+    if "error" in response:
+        return f"[tool error] {response['error']}"
+    return str(response.get("output", response.get("result", response)))
+
+
 def _text(content: Any) -> str:
     return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
 
@@ -136,4 +161,5 @@ CHAT = Behind(
 MESSAGES = Behind("messages", "anthropic", lambda script: MessagesServer(script, system_messages=True), _read_messages)
 PLAIN_MESSAGES = Behind("messages", "messages", MessagesServer, _read_messages)
 RESPONSES = Behind("responses", "openai", lambda script: ResponsesServer(script, strict_fields=True), _read_responses)
+GEMINI = Behind("gemini", "google", GeminiServer, _read_gemini)
 SERVERS = [CHAT, MESSAGES, RESPONSES]

@@ -5,17 +5,19 @@ forwarded or left out, and no strict server refuses them."""
 from __future__ import annotations
 
 import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from tests.clients.blocks import block
-from tests.clients.heavy.behind import CHAT, MESSAGES, PLAIN_MESSAGES, RESPONSES, SERVERS, Behind, call
+from tests.clients.heavy.behind import CHAT, GEMINI, MESSAGES, PLAIN_MESSAGES, RESPONSES, SERVERS, Behind, call
 from tests.clients.heavy.npm_programs import installed, run
+from tests.running import running
 
-from antiphon import testing
-from antiphon.testing import Reply, turn
+from antiphon import config, testing
+from antiphon.testing import ChatServer, ReceivedRequest, Reply, turn
 
 pytestmark = pytest.mark.heavy
 
@@ -97,16 +99,80 @@ def test_claude_code_continues_with_another_server(first: Behind, second: Behind
 @pytest.mark.parametrize("behind", SERVERS, ids=lambda behind: behind.profile)
 def test_claude_code_requests_a_title_in_parallel(behind: Behind, tmp_path: Path) -> None:
     """REQ-1: as JSON by a schema, without tools; its traffic to other hosts is switched off by separate settings."""
-    elsewhere = {
-        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "",
-        "DISABLE_TELEMETRY": "1",
-        "DISABLE_ERROR_REPORTING": "1",
-    }
     with behind.gateway({0: turn(testing.text("Hello."))}) as (gateway, upstream):
-        events = run_claude(gateway.url, place(tmp_path), tmp_path, **elsewhere)
+        events = run_claude(gateway.url, place(tmp_path), tmp_path, **ELSEWHERE)
         gateway.requests(2)
     assert events[-1]["result"] == "Hello."
     assert sorted(bool(behind.read(received.json).tools) for received in upstream.received) == [False, True]
+
+
+@pytest.mark.parametrize("behind", [CHAT, RESPONSES], ids=lambda behind: behind.profile)
+def test_claude_code_web_search_is_reported_as_unavailable(behind: Behind, tmp_path: Path) -> None:
+    """REQ-6: its search is a request of its own; an answer without the search would look like results."""
+    plan = {
+        0: turn(call("call_1", "WebSearch", query="weather in Rome")),
+        1: turn(testing.text("I cannot search.")),
+    }
+    with behind.gateway(plan, statuses=(200, 400)) as (gateway, upstream):
+        events = run_claude(gateway.url, place(tmp_path), tmp_path)
+        [(_, text)] = behind.turns(upstream)[-1].results
+    assert events[-1]["result"] == "I cannot search."
+    assert "'web_search_20250305' is unavailable" in text
+
+
+@pytest.mark.parametrize("behind", [*SERVERS, GEMINI], ids=lambda behind: behind.profile)
+def test_claude_code_calls_an_mcp_tool_with_a_long_name(behind: Behind, tmp_path: Path) -> None:
+    """TOOL-1: 128 characters, which servers of Messages accept, and others up to 64; the call arrives at the tool."""
+    workplace = place(tmp_path)
+    servers = {"notes": {"command": sys.executable, "args": [str(MCP_SERVER), str(workplace / "called.txt")]}}
+    settings = tmp_path / "mcp.json"
+    settings.write_text(msgspec.json.encode({"mcpServers": servers}).decode())
+    name = f"mcp__notes__{'read_the_note_' * 8}now"
+
+    def reply(received: ReceivedRequest) -> Reply:
+        conversation = behind.read(received.json)
+        if conversation.results:
+            return turn(testing.text("It says hello."))
+        [offered] = [tool for tool in conversation.tools if "read_the_note" in tool]
+        return turn(call("call_1", offered, title="greeting"))
+
+    with behind.gateway(reply) as (gateway, upstream):
+        events = run_claude(gateway.url, workplace, tmp_path, "--mcp-config", str(settings), "--strict-mcp-config")
+        [(_, text)] = behind.turns(upstream)[-1].results
+        names = {tool for each in behind.turns(upstream) for tool in each.tools if "read_the_note" in tool}
+    assert events[-1]["result"] == "It says hello."
+    assert "The note greeting says hello." in text
+    assert (workplace / "called.txt").read_text() == "greeting"
+    uses = [
+        block["name"]
+        for event in events
+        if event["type"] == "assistant"
+        for block in event["message"]["content"]
+        if block["type"] == "tool_use"
+    ]
+    assert uses == [name]
+    assert len(name) > 64
+    assert names == {name} or all(len(each) <= 64 for each in names)
+
+
+def test_claude_code_discovers_models_by_their_aliases(tmp_path: Path) -> None:
+    """API-5: it requests the list with `anthropic-version`, and keeps names that begin with `claude`."""
+    workplace = place(tmp_path)
+    with ChatServer(lambda _: turn(testing.text("Hello.")), models=["mock-1"]) as upstream:
+        served = config.UpstreamConfig(name="lab", dialect="chat", base_url=upstream.base_url, models=["mock-1"])
+        server = config.ServerConfig(claude_aliases=True)
+        with running(config.Config(upstreams=[served], server=server)) as gateway:
+            discovery = {"CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY": "1", **ELSEWHERE}
+            events = run_claude(gateway.url, workplace, tmp_path, "--model", "claude-via-mock-1", **discovery)
+            lines = gateway.requests(2)
+        assert upstream.refusals == []
+    assert events[-1]["result"] == "Hello."
+    assert ("GET", "/v1/models", 200) in {(line["method"], line["path"], line["status"]) for line in lines}
+    caches = [path.read_text() for path in (tmp_path / ".claude").rglob("*.json")] + [
+        (tmp_path / ".claude.json").read_text()
+    ]
+    assert any("claude-via-mock-1" in text for text in caches)
+    assert {received.json["model"] for received in upstream.received if received.method == "POST"} == {"mock-1"}
 
 
 def place(folder: Path) -> Path:
@@ -146,3 +212,6 @@ def run_claude(gateway: str, workplace: Path, home: Path, *options: str, **chang
 
 # The commands are written above, so no permission is needed.
 OPTIONS = ("--output-format", "stream-json", "--verbose", "--dangerously-skip-permissions")
+MCP_SERVER = Path(__file__).with_name("mcp_server.py")
+# Its traffic to other hosts is switched off by separate settings.
+ELSEWHERE = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "", "DISABLE_TELEMETRY": "1", "DISABLE_ERROR_REPORTING": "1"}

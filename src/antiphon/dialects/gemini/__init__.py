@@ -3,6 +3,7 @@
 from antiphon.dialects.gemini.answer_content import AnswerContent
 from antiphon.dialects.gemini.errors import error_from_hub, error_to_hub
 from antiphon.dialects.gemini.models import (
+    INSTEAD_OF_INTERACTIONS,
     TURN_ACTIONS,
     model_from_hub,
     model_resource_name,
@@ -16,6 +17,7 @@ from antiphon.dialects.gemini.stream_out import EventsFromHub, response_from_hub
 from antiphon.dialects.gemini.token_count import count_request, turn_to_count
 
 __all__ = [
+    "INSTEAD_OF_INTERACTIONS",
     "TURN_ACTIONS",
     "AnswerContent",
     "EventsFromHub",

@@ -46,6 +46,10 @@ def models_from_hub(names: Sequence[str]) -> dict[str, Any]:
     return {"models": [*map(model_from_hub, names)]}
 
 
+INSTEAD_OF_INTERACTIONS: Final = (
+    "use models.generate_content or chats of the SDK (POST /v1beta/models/{model}:generateContent or "
+    ":streamGenerateContent), or POST /v1/responses, which stores responses and continues them"
+)
 STREAMING: Final = "streamGenerateContent"
 TURN_ACTIONS: Final = ("generateContent", STREAMING)
 RESOURCE: Final = re.compile(r"(?:[\w.-]+/)*(?:models|tunedModels)/")
