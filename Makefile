@@ -10,7 +10,7 @@ LONG := 900
 # pytest caches the test modules that it compiled, which saves 10 s in every later run. This variable would forbid that.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: install run test coverage test-fast test-within test-clients test-probe test-faults test-recordings test-extension test-vscode \
+.PHONY: install run test coverage test-fast test-within test-clients test-probe test-faults test-recordings test-extension test-vscode test-install \
 	test-autobahn editor check fix soak bench-hub bench-producer bench bench-against bench-peers bench-dialects bench-streams \
 	bench-store bench-client lock clean
 
@@ -70,6 +70,11 @@ CLIENTS := @openai/codex@0.166.0 @anthropic-ai/claude-code@2.1.197 opencode-ai@1
 # should run at the same time.
 test-faults: install
 	$(BIN)/python -m pytest -m timed --time-limit $(LONG) tests/faults_outside
+
+# Installs the built wheels into clean environments with pip, pipx and uv, on every supported Python that is installed,
+# and asks the embedded model in each; takes some minutes. tools/clean_install.py measures the times.
+test-install: install
+	$(BIN)/python -m pytest -m heavy --time-limit $(LONG) tests/tools/test_clean_install.py
 
 # Plays recordings of public projects through the gateway; takes a few minutes. The recordings are not part of this
 # repository: make test-recordings CORPUS=/path/to/folder. docs/testing.md names the projects.

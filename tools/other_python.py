@@ -23,17 +23,33 @@ VERSION_PROGRAM: Final = 'import ensurepip, platform, venv; print("Python", plat
 
 
 def main() -> None:
-    versions = re.findall(r'"Programming Language :: Python :: (\d+\.\d+)"', PROJECT.read_text(encoding="utf-8"))
     running_version = "{}.{}".format(*sys.version_info[:2])
-    others = sorted((version for version in versions if version != running_version), key=_numbers, reverse=True)
+    others = [version for version in _supported_versions() if version != running_version]
     for version in others:
-        for candidate in _candidates(version):
-            output = _run_version_program(candidate)
-            if output.startswith(f"Python {version}."):
-                print(f"found {output} in addition to {platform.python_version()}: {candidate}", file=sys.stderr)
-                print(candidate)
-                return
+        for candidate, found_version in _interpreters(version):
+            print(f"found {found_version} in addition to {platform.python_version()}: {candidate}", file=sys.stderr)
+            print(candidate)
+            return
     print(f"found no Python {' or '.join(others)} in addition to {platform.python_version()}", file=sys.stderr)
+
+
+def find_interpreters() -> dict[str, str]:
+    """Returns the path of an installed interpreter of each supported version, newest first."""
+    candidates = {version: next(_interpreters(version), None) for version in _supported_versions()}
+    return {version: str(candidate[0]) for version, candidate in candidates.items() if candidate}
+
+
+def _supported_versions() -> list[str]:
+    versions = re.findall(r'"Programming Language :: Python :: (\d+\.\d+)"', PROJECT.read_text(encoding="utf-8"))
+    return sorted(versions, key=_numbers, reverse=True)
+
+
+def _interpreters(version: str) -> Iterator[tuple[Path, str]]:
+    """Yields the interpreters that run, each with its exact version."""
+    for candidate in _candidates(version):
+        output = _run_version_program(candidate)
+        if output.startswith(f"Python {version}."):
+            yield candidate, output
 
 
 def _candidates(version: str) -> Iterator[Path]:

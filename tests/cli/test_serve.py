@@ -189,3 +189,14 @@ def test_serve_rejects_invalid_ports(given: str, capsys: pytest.CaptureFixture[s
         make_parser().parse_args(["serve", f"--port={given}"])
     assert raised.value.code == 2
     assert ": expected 0–65535" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("key", "models"), [({}, ["local"]), ({"GROQ_API_KEY": "gsk-1"}, ["groq"])])
+def test_serve_without_the_packages_of_the_model_serves_the_providers(
+    key: dict[str, str], models: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without providers the embedded model stays, so that its error has the command that installs it."""
+    monkeypatch.setattr("antiphon.upstream.embedded.is_model_installed", lambda: False)
+    server = FakeServer()
+    _serve(server, tmp_path, environ=key)
+    assert [upstream.name for upstream in server.config.upstreams] == models

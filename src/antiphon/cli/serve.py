@@ -112,7 +112,7 @@ def _load_configuration(args: argparse.Namespace, environ: Mapping[str, str], cw
     """Load the configuration, apply the options of the command line, and validate the result."""
     file = find_config(args.config, environ, cwd)
     agents = _load_agents(args.agent, cwd)
-    base_config = Config() if agents else default_config(environ)
+    base_config = Config() if agents else _without_missing_model(default_config(environ))
     config = load_config(file, environ) if file else base_config
     server = replace(
         config.server,
@@ -123,6 +123,14 @@ def _load_configuration(args: argparse.Namespace, environ: Mapping[str, str], cw
     config = replace(config, server=server, trace=trace, upstreams=[*agents, *config.upstreams])
     check_config(config, environ)
     return config
+
+
+def _without_missing_model(config: Config) -> Config:
+    """Leave the embedded model out if it is not installed and providers are served."""
+    from antiphon.upstream.embedded import is_model_installed  # imported here, because `--help` does not need it
+
+    providers = [upstream for upstream in config.upstreams if not upstream.embedded]
+    return replace(config, upstreams=providers) if providers and not is_model_installed() else config
 
 
 def _load_agents(specs: list[str], cwd: Path) -> list[UpstreamConfig]:

