@@ -11,6 +11,7 @@ SOURCE = REPO / "src" / "antiphon"
 ALLOWED = {
     "client/functions.py": 1,  # runs the user's function; the model gets the error
     "gateway/request_scope.py": 2,  # the scope of a request, and of a call for a connection outside of a request
+    "gateway/worker.py": 1,  # a worker process reports the fault of a job to the gateway
     "producer/agent.py": 1,  # runs the user's agent; the client gets an error, the log the exception
     "store/sqlite/threads.py": 2,  # hand the exception to the caller in another thread
     "upstream/http_response.py": 1,  # hands the exception of a sink from the socket to the task that waits

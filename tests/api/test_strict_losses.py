@@ -12,7 +12,7 @@ from tests.running import one_upstream, running, until
 from tests.websocket_client import open_websocket
 
 from antiphon import testing
-from antiphon.config import StoreConfig
+from antiphon.config import ServerConfig, StoreConfig
 from antiphon.protocol.losses import MAX_LISTED_LOSSES
 from antiphon.testing import ChatServer, turn
 
@@ -49,7 +49,11 @@ def test_strict_error_names_at_most_20_losses() -> None:
 def test_losses_over_the_list_limit_are_counted_and_refused() -> None:
     """Faults: the list is bounded, the header says that there are more, and strict mode refuses the turn."""
     body = {**ASKED, "tools": [{"type": f"acme:tool_{number}"} for number in range(MAX_LISTED_LOSSES + 500)]}
-    with ChatServer(lambda _: HELLO) as upstream, running(one_upstream(upstream.base_url)) as gateway:
+    limits = ServerConfig(port=0, max_tools=MAX_LISTED_LOSSES + 500)
+    with (
+        ChatServer(lambda _: HELLO) as upstream,
+        running(replace(one_upstream(upstream.base_url), server=limits)) as gateway,
+    ):
         warned = gateway.post(body)
         event = gateway.post({**body, "stream": True}, antiphon_extensions="losses").text
         refused = gateway.post(body, antiphon_losses="strict").json()["error"]

@@ -92,17 +92,16 @@ def test_output_schema_does_not_block_the_gateway(gateway: GatewayProcess, name:
 
 @pytest.mark.parametrize("choice", ["auto", "required"])
 def test_many_tools_do_not_block_the_gateway(gateway: GatewayProcess, choice: str) -> None:
-    """Two thousand tools, each just below the limit for one."""
-    tools = [tool(doubling_references(7, description="x"), number) for number in range(2000)]
+    """As many tools as are allowed, each just below the limit for one."""
+    tools = [tool(doubling_references(7, description="x"), number) for number in range(512)]
     with measured(gateway):
-        is_translated_or_refused(gateway, r"tools\[\d+\]\.parameters", tools=tools, tool_choice=choice)
+        is_translated_or_refused(gateway, r"tools(\[\d+\]\.parameters)?", tools=tools, tool_choice=choice)
 
 
-def test_many_losses_do_not_block_the_gateway(gateway: GatewayProcess) -> None:
-    """A hundred thousand unknown tools, each reported as a loss or forwarded."""
+def test_a_hundred_thousand_tools_are_refused_quickly(gateway: GatewayProcess) -> None:
     tools = [{"type": f"acme:{number}"} for number in range(100_000)]
     with measured(gateway, DECODED, DECODED_MEMORY):
-        is_translated_or_refused(gateway, "", tools=tools)
+        is_translated_or_refused(gateway, "tools", tools=tools)
 
 
 @pytest.mark.parametrize("field", ["parameters", "parametersJsonSchema"])

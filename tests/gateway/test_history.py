@@ -19,9 +19,9 @@ from antiphon.gateway.history import (
     past_turns_of,
     resolve_history,
 )
-from antiphon.gateway.prepare_turn import is_self_contained
-from antiphon.gateway.recording import ResponseRecorder, response_from_record
+from antiphon.gateway.recording import ResponseRecorder, input_with_ids, response_from_record
 from antiphon.gateway.sealing import Seal
+from antiphon.gateway.turn_data import is_self_contained
 from antiphon.protocol import codec
 from antiphon.protocol.items import Item
 from antiphon.protocol.request import Request, input_items
@@ -72,7 +72,8 @@ class Bench:
             status="completed",
             completed_at=1_760_000_001,
         )
-        return await ResponseRecorder(self.store, owner, resolved.new_items, self._stamps).save(response)
+        recorded_input = input_with_ids(resolved.new_items, self._stamps)
+        return await ResponseRecorder(self.store, owner, recorded_input, self._stamps).save(response)
 
     async def resolve_history(
         self, request: Request, owner: str = "alice", limit: int = NO_LIMIT, **settings: Any

@@ -53,11 +53,10 @@ def turn(
 ) -> ManagedTurn:
     request = asked(*items)
     place = target(dialect)
-    compactor = (
-        Compactor(seal=SEAL, owner="alice", target=place, context_size=None, stamps=stamps()) if compacts else None
-    )
-    plan = ContextPlan(request=request, sealed_items=input_items(request), compactor=compactor, **settings)
-    return ManagedTurn(prepare_request(request, place.plan_translation()), place, stamps(), None, trace, None, plan)
+    compactor = Compactor(seal=SEAL, owner="alice", target=place, context_size=None, stamps=stamps())
+    plan = ContextPlan(request=request, sealed_items=input_items(request), compacts=compacts, **settings)
+    prepared = prepare_request(request, place.plan_translation())
+    return ManagedTurn(prepared, place, stamps(), None, trace, None, plan, compactor)
 
 
 async def whole(made: ManagedTurn, *answered: ScriptedAnswer | ApiError) -> Response:

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
 from tests.gateway.scripted import JSON, ScriptedAnswer, ScriptedTransport, target
-from tests.gateway.test_compactor import SEAL, asked, stamps
+from tests.gateway.test_compactor import SEAL, asked
 from tests.gateway.test_conversation_steps import call, output, says
 
 from antiphon.config import Config
 from antiphon.errors import ApiError, UnsupportedParameter
 from antiphon.gateway.managed_turn import ContextPlan
 from antiphon.gateway.model_catalog import ModelCatalog
-from antiphon.gateway.planning import ContextPlanner
-from antiphon.gateway.prepare_turn import needs_context_plan
+from antiphon.gateway.planning import plan_context
 from antiphon.gateway.routes import Routes
 from antiphon.gateway.sealing import Seal
 from antiphon.gateway.token_estimate import estimate_request
+from antiphon.gateway.turn_data import needs_context_plan
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request, input_items
 
@@ -36,8 +37,7 @@ def plan(request: Request, *, context: int | None = None, seal: Seal = SEAL) -> 
     transport = ScriptedTransport(ScriptedAnswer([msgspec.json.encode(listed)], JSON))
     models = ModelCatalog(Routes(Config(), {}, {}), transport, lambda: 0.0)
     losses, own = Losses(), input_items(request)
-    planner = ContextPlanner(seal=seal, models=models, stamps=stamps())
-    made = asyncio.run(planner.make_plan(request, own, own, target(), "alice", losses))
+    made = asyncio.run(plan_context(request, own, own, seal, partial(models.context_size, target()), losses))
     return made, [str(loss) for loss in losses]
 
 
@@ -54,7 +54,7 @@ def test_plan_is_needed_only_for_truncation_threshold_or_trigger() -> None:
 def test_trigger_plans_only_a_compaction() -> None:
     made, _ = plan(asked(says("user"), TRIGGER, **threshold(1)))
     assert made.only_compacts
-    assert made.compactor is not None
+    assert made.compacts
 
 
 @pytest.mark.parametrize("items", [[TRIGGER, says("user")], [says("user"), TRIGGER, TRIGGER]])
@@ -69,8 +69,8 @@ def test_conversation_over_its_threshold_is_compacted() -> None:
     items = [says("user", LONG), says("assistant", LONG), says("user", "x")]
     tokens = estimate_request(asked(*items))
     made, losses = plan(asked(*items, **threshold(tokens - 1)))
-    assert (made.compactor is not None, made.only_compacts, made.threshold, losses) == (True, False, tokens - 1, [])
-    assert plan(asked(*items, **threshold(tokens)))[0].compactor is None
+    assert (made.compacts, made.only_compacts, made.threshold, losses) == (True, False, tokens - 1, [])
+    assert plan(asked(*items, **threshold(tokens)))[0].compacts is False
 
 
 def test_lowest_of_several_thresholds_counts() -> None:
@@ -93,7 +93,7 @@ def test_compaction_is_skipped_if_it_saves_little() -> None:
         [says("user", LONG)],
         [says("system", LONG * 5), says("user", "x"), says("assistant", "y"), says("user", "z")],
     ):
-        assert plan(asked(*items, **threshold(100)))[0].compactor is None
+        assert plan(asked(*items, **threshold(100)))[0].compacts is False
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_missing_sealing_key_is_refused_before_the_upstream_call() -> None:
 
     with pytest.raises(UnsupportedParameter):
         plan(asked(says("user"), TRIGGER), seal=Seal(no_key))
-    assert plan(asked(says("user"), **threshold(1000)), seal=Seal(no_key))[0].compactor is None  # no key is needed here
+    assert plan(asked(says("user"), **threshold(1000)), seal=Seal(no_key))[0].compacts is False  # no key is needed here
 
 
 def test_truncation_fits_the_input_to_a_known_context() -> None:
@@ -138,9 +138,5 @@ def test_trigger_without_input_is_refused() -> None:
     own = input_items(asked(TRIGGER))
     models = ModelCatalog(Routes(Config(), {}, {}), ScriptedTransport(ScriptedAnswer([b"{}"], JSON)), lambda: 0.0)
     with pytest.raises(ApiError) as caught:
-        asyncio.run(
-            ContextPlanner(seal=SEAL, models=models, stamps=stamps()).make_plan(
-                empty, own, own, target(), "alice", Losses()
-            )
-        )
+        asyncio.run(plan_context(empty, own, own, SEAL, partial(models.context_size, target()), Losses()))
     assert (caught.value.code, caught.value.param) == ("missing_field", "input")

@@ -9,8 +9,8 @@ import pytest
 from tests.gateway.test_history import Bench, asked, on_every_store, user
 
 from antiphon.dialects.common.envelope import seal_reasoning
-from antiphon.gateway.prepare_turn import lacks_reasoning
 from antiphon.gateway.restore_reasoning import find_missing_reasoning, restore_reasoning
+from antiphon.gateway.turn_data import lacks_reasoning
 from antiphon.protocol import codec
 from antiphon.protocol.items import ItemParam
 

@@ -22,7 +22,6 @@ from antiphon.gateway.routes import (
     dialect_at_path,
     is_turn_path,
 )
-from antiphon.protocol.request import Request
 
 WIRE = ResponsesWire(no_reasoning_models=("*",))
 
@@ -208,10 +207,10 @@ def test_path_determines_the_dialect_and_whether_it_is_a_turn(path: str, dialect
 def test_request_without_a_model_gets_the_default_model(model: Any) -> None:
     upstreams = [lab(models=["a", "b-*"])]
     routes = Routes(Config(server=ServerConfig(default_model="b-1"), upstreams=upstreams), {}, {})
-    assert routes.with_model(Request(model=model, input="Hi")) == Request(model="b-1", input="Hi")
-    assert routes.with_model(Request(model="a", input="Hi")) == Request(model="a", input="Hi")
+    assert routes.model_or_default(model) == "b-1"
+    assert routes.model_or_default("a") == "a"
     without_default = Routes(Config(upstreams=upstreams), {}, {})
-    assert without_default.with_model(Request(model=model)) == Request(model=model)
+    assert not without_default.model_or_default(model)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 
 GATEWAY = str(Path(antiphon.gateway.__file__).parent)
 #: route → resolve history → plan → prepare → run → record
-STEPS = ["_route", "_resolve_history", "_plan_context", "prepare_request", "run_turn", "record_turn"]
+STEPS = ["direct", "_resolve_history", "_plan_context", "prepare_request", "run_turn", "record_turn"]
 BODY = {"model": "m", "input": "Hi."}
 
 

@@ -17,7 +17,7 @@ from tests.store.stores import open_sqlite_store
 from antiphon.config import Config, TraceConfig, UpstreamConfig
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.gateway.preparation import prepare_request
-from antiphon.gateway.recording import ResponseRecorder
+from antiphon.gateway.recording import ResponseRecorder, input_with_ids
 from antiphon.gateway.routes import Routes, Target
 from antiphon.gateway.turn import UpstreamTurn, is_json, is_stream
 from antiphon.protocol import codec
@@ -293,7 +293,7 @@ def test_recorded_whole_response_has_withheld_items() -> None:
 
     async def within() -> tuple[Response, ResponseRecord | None]:
         async with open_sqlite_store() as store:
-            recorder = ResponseRecorder(store, "alice", input_items(request), stamps)
+            recorder = ResponseRecorder(store, "alice", input_with_ids(input_items(request), stamps), stamps)
             response = await UpstreamTurn(
                 prepare_request(request, target().plan_translation(is_stored=True)),
                 target(),

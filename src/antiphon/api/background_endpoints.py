@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from msgspec import UNSET
 from msgspec.structs import replace
 
 from antiphon.api.background_stream import stream_background_events
@@ -29,9 +28,7 @@ CANCEL_TIMEOUT: Final = (
 )
 
 
-async def enqueue_response(
-    services: Services, exchange: Exchange, request: Request, prepared_turn: PreparedTurn
-) -> None:
+async def enqueue_response(services: Services, exchange: Exchange, prepared_turn: PreparedTurn) -> None:
     """Saves the request and answers at once, with the queued response or with its stream."""
     store, recorder, turn = services.store, prepared_turn.recorder, prepared_turn.turn
     assert store is not None  # `prepare_turn` refuses background requests without a store
@@ -44,13 +41,11 @@ async def enqueue_response(
         raise ApiError(message, code="overloaded", status=503, retry_after=10)
     queued = replace(turn.initial_response, status=ResponseStatus.QUEUED)
     record, item_ids, _ = recorder.make_record(queued)
-    # The runner always streams, whatever this client wants. A later change of the default model has no effect.
-    model = turn.prepared.request.model
-    stored_request = codec.encode(replace(request, model=model, stream=UNSET, stream_options=UNSET))
-    await store.enqueue(owner, record, item_ids, stored_request)
+    assert prepared_turn.queued_request is not None  # a background request
+    await store.enqueue(owner, record, item_ids, prepared_turn.queued_request)
     exchange.log_entry.is_deferred = True
     services.background.wake()
-    if request.stream:
+    if turn.prepared.request.stream:
         await stream_background_events(services, store, exchange, owner, queued.id, -1, turn.losses)
         return
     await exchange.respond(200, [JSON, *losses_header(turn.losses)], codec.encode(queued))

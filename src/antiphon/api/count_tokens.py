@@ -10,20 +10,19 @@ from typing import Annotated, Final
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
-from msgspec.structs import replace
 
 from antiphon.api.request_options import requested_strictness
+from antiphon.dialects.dialect import ServerDialectName
 from antiphon.dialects.registry import CLIENT_DIALECTS
 from antiphon.errors import ApiError
+from antiphon.gateway.client_body import ClientBody
 from antiphon.gateway.history import HistorySource
 from antiphon.gateway.prepare_turn import prepare_turn
-from antiphon.gateway.routes import Target, request_at_path
+from antiphon.gateway.routes import Target
 from antiphon.gateway.token_estimate import estimate_request
 from antiphon.http.asgi import JSON
 from antiphon.http.exchange import Exchange, losses_header
 from antiphon.ops.services import Services
-from antiphon.protocol.items import CompactionTrigger
-from antiphon.protocol.request import Request
 from antiphon.upstream.body import read_partial_body
 from antiphon.upstream.server_turn import url_at
 
@@ -43,21 +42,17 @@ async def count_tokens(services: Services, exchange: Exchange) -> None:
     await count_body_tokens(services, exchange, await exchange.read_body(services.max_body))
 
 
-async def count_body_tokens(services: Services, exchange: Exchange, body: bytes) -> None:
+async def count_body_tokens(services: Services, exchange: Exchange, content: bytes) -> None:
     """Counts the tokens of a body that was read already."""
-    strict = requested_strictness(exchange.scope)
-    if exchange.dialect.turn_to_count is not None:
-        body = exchange.dialect.turn_to_count(body)
-    request, losses = request_at_path(exchange.scope["path"], exchange.dialect, body)
+    body = ClientBody(content=content, form="count", dialect=exchange.dialect.name, path=exchange.scope["path"])
     history_source = HistorySource(owner=exchange.owner, store=services.store, limit=services.max_body)
     prepared_turn = await prepare_turn(
         services,
-        _without_side_effects(request),
-        losses,
-        history_source,
+        body,
+        lambda _: history_source,
         exchange.log_entry,
         exchange.trace,
-        strict=strict,
+        strict=requested_strictness(exchange.scope),
     )
     exchange.log_entry.response_id = None  # counting creates no response
     prepared = prepared_turn.turn.prepared
@@ -65,8 +60,9 @@ async def count_body_tokens(services: Services, exchange: Exchange, body: bytes)
     count = await _count_upstream(services, exchange, target, prepared.body)
     headers = losses_header(prepared.losses)
     if count is None:
-        request, _ = CLIENT_DIALECTS[target.upstream.profile.dialect].request_to_hub(prepared.body)
-        tokens = InputTokens(input_tokens=estimate_request(request), estimated=True)
+        dialect = target.upstream.profile.dialect
+        estimate = await services.workers.call(len(prepared.body), _estimate_body, dialect, prepared.body)
+        tokens = InputTokens(input_tokens=estimate, estimated=True)
         headers.append((b"antiphon-estimated", b"true"))
     else:
         tokens = InputTokens(input_tokens=count)
@@ -75,20 +71,8 @@ async def count_body_tokens(services: Services, exchange: Exchange, body: bytes)
     await exchange.respond(200, [JSON, *headers], msgspec.json.encode(answer))
 
 
-def _without_side_effects(request: Request) -> Request:
-    """The request without side effects: nothing is stored, compacted or run in the background."""
-    items = request.input
-    if isinstance(items, list):
-        items = [item for item in items if not isinstance(item, CompactionTrigger)]
-    return replace(
-        request,
-        input=items,
-        store=False,
-        stream=UNSET,
-        stream_options=UNSET,
-        background=UNSET,
-        context_management=UNSET,
-    )
+def _estimate_body(dialect: ServerDialectName, body: bytes) -> int:
+    return estimate_request(CLIENT_DIALECTS[dialect].request_to_hub(body)[0])
 
 
 async def _count_upstream(services: Services, exchange: Exchange, target: Target, request_body: bytes) -> int | None:
@@ -108,7 +92,9 @@ async def _request_count(services: Services, exchange: Exchange, target: Target,
     upstream = target.upstream
     dialect = upstream.server_dialect
     url = url_at(dialect.count_path, dialect, upstream.base_url, target.model)
-    body = request_body if dialect.count_request is None else dialect.count_request(request_body, target.model)
+    body = request_body
+    if dialect.count_request is not None:
+        body = await services.workers.call(len(body), dialect.count_request, body, target.model)
     trace = exchange.trace
     if trace is not None:
         trace.record_upstream_request("POST", url, upstream.headers, body)

@@ -9,31 +9,28 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
-import msgspec
-from msgspec import UNSET
 from msgspec.structs import replace
 
 from antiphon.api.request_options import requested_strictness, requested_style, wants_loss_events
 from antiphon.dialects import responses
 from antiphon.dialects.responses.stream_out import MESSAGE_END
-from antiphon.errors import ApiError, ClientFault, InvalidJson, MissingField
+from antiphon.errors import ApiError, ClientFault, InvalidJson
+from antiphon.gateway.client_body import ClientBody
+from antiphon.gateway.create_message import InvalidMessage
 from antiphon.gateway.history import HistorySource, PastTurns, past_turns_of
 from antiphon.gateway.ids import new_id
 from antiphon.gateway.pipe import Pipe
-from antiphon.gateway.prepare_turn import prepare_turn
+from antiphon.gateway.prepare_turn import PreparedTurn, prepare_turn
 from antiphon.gateway.request_scope import RequestLog, RequestScope, request_scope, shutdown_error
 from antiphon.gateway.run_turn import deliver_events, drain_upstream, run_turn, violation_reporter
 from antiphon.gateway.turn import UpstreamTurn
+from antiphon.gateway.turn_data import TurnOutline
 from antiphon.http.asgi import first_header
 from antiphon.http.websocket import WebSocket
 from antiphon.ops.services import Services
-from antiphon.protocol import codec
-from antiphon.protocol.codec import decode_json
 from antiphon.protocol.events import ResponseCompleted, ResponseCreated, ResponseInProgress, StreamEvent
-from antiphon.protocol.losses import Losses
-from antiphon.protocol.request import Request
 from antiphon.protocol.status import ResponseStatus
 from antiphon.store.interface import StoredTurn
 from antiphon.upstream.transport import Flow
@@ -190,13 +187,13 @@ class ResponsesConnection:
     def is_closed(self) -> bool:
         return self._is_closed
 
-    def history_source(self, request: Request) -> HistorySource:
+    def history_source(self, outline: TurnOutline) -> HistorySource:
         """WS-6: with `store: false`, only the response of this connection can be continued. WS-8: stored responses can
         be continued anywhere, and so can conversations, which are always stored."""
         is_stored = (
-            self._newest_id is not None and self._past_turns is None and request.previous_response_id == self._newest_id
+            self._newest_id is not None and self._past_turns is None and outline.previous_response_id == self._newest_id
         )
-        store = self._services.store if request.store is not False or is_stored or request.conversation else None
+        store = self._services.store if outline.is_stored or is_stored or outline.has_conversation else None
         return HistorySource(
             owner=self._socket.owner,
             store=store,
@@ -247,20 +244,9 @@ class WebSocketTurn:
         if self._trace is not None:
             self._trace.record_client_request("WEBSOCKET", asgi_scope["path"], asgi_scope["headers"], message)
         style = requested_style(asgi_scope, self._socket.key_style, self._services.config.server.style)
-        request = self._decode_request(message)
-        is_warm_up = request.generate is False
-        prepared_turn = await prepare_turn(
-            self._services,
-            replace(request, stream=True, generate=UNSET),
-            Losses(),
-            self._connection.history_source(request),
-            self._log_entry,
-            self._trace,
-            keeps_history=True,
-            strict=requested_strictness(asgi_scope),
-        )
-        del request, message  # frees the history during a long answer
-        turn = prepared_turn.turn
+        prepared_turn = await self._prepare_turn(message)
+        del message  # frees the history during a long answer
+        turn, is_warm_up = prepared_turn.turn, prepared_turn.is_warm_up
         is_stored = turn.prepared.request.store is True and not self._connection.has_only_copy(self._previous_id)
         self._past_turns = None if is_stored else prepared_turn.past_turns
         del prepared_turn
@@ -340,20 +326,24 @@ class WebSocketTurn:
         if self._trace is not None:
             self._trace.record_client_piece(data + MESSAGE_END)
 
-    def _decode_request(self, message: bytes) -> Request:
-        """WS-1, WS-2: decodes the request. `stream` is ignored, because many clients send it with every message."""
-        request = codec.decode_create_message(message)
-        if request is None:  # it has unknown fields or a fault
-            members = _decode_object(message)
-            self._previous_id = _text_in(members, "previous_response_id")
-            request = _decode_members(members)
-        else:
-            self._previous_id = request.previous_response_id or None
-        if request.stream_options is not UNSET:
-            raise ClientFault(STREAM_OPTIONS_REFUSED, param="stream_options")
-        if request.background:
-            raise ClientFault(BACKGROUND_REFUSED, param="background")
-        return request
+    async def _prepare_turn(self, message: bytes) -> PreparedTurn:
+        try:
+            return await prepare_turn(
+                self._services,
+                ClientBody(content=message, form="message"),
+                self._find_history_source,
+                self._log_entry,
+                self._trace,
+                keeps_history=True,
+                strict=requested_strictness(self._socket.scope),
+            )
+        except InvalidMessage as fault:
+            self._previous_id = fault.previous_id
+            raise fault.error.without_traceback() from None
+
+    def _find_history_source(self, outline: TurnOutline) -> HistorySource:
+        self._previous_id = outline.previous_response_id
+        return self._connection.history_source(outline)
 
 
 def _warm_up(turn: UpstreamTurn) -> list[StreamEvent]:
@@ -365,40 +355,3 @@ def _warm_up(turn: UpstreamTurn) -> list[StreamEvent]:
         ResponseInProgress(sequence_number=1, response=initial_response),
         ResponseCompleted(sequence_number=2, response=done),
     ]
-
-
-def _decode_members(members: dict[str, Any]) -> Request:
-    """Decodes a message that has unknown fields, or raises its fault. The fault of the type comes first."""
-    if "type" not in members:
-        raise MissingField("type is missing: expected 'response.create'", param="type")
-    message_type = _text_in(members, "type")
-    if message_type != "response.create":
-        description = repr(message_type[:50]) if message_type is not None else "a value that is not a string"
-        raise ClientFault(f"type: expected 'response.create', got {description}", param="type")
-    if "stream_options" in members:
-        raise ClientFault(STREAM_OPTIONS_REFUSED, param="stream_options")
-    return codec.decode_request(codec.encode({name: raw for name, raw in members.items() if name != "type"}))
-
-
-def _decode_object(message: bytes) -> dict[str, Any]:
-    try:
-        return decode_json(message, type=dict[str, msgspec.Raw])
-    except msgspec.ValidationError:
-        raise InvalidJson("expected a JSON object of type 'response.create', got another JSON value") from None
-    except msgspec.DecodeError:
-        codec.decode_request(message)  # raises with the position of the error
-        raise InvalidJson("the message is not valid JSON") from None
-
-
-def _text_in(members: dict[str, Any], name: str) -> str | None:
-    """A member that is a string; None if it is missing or not a string."""
-    try:
-        return decode_json(members.get(name, b"null"), type=str)
-    except msgspec.DecodeError:
-        return None
-
-
-STREAM_OPTIONS_REFUSED: Final = "stream_options: not supported on a WebSocket, where every turn is streamed: remove it"
-BACKGROUND_REFUSED: Final = (
-    "background: expected false, got true: a WebSocket runs no background turns; use POST /v1/responses"
-)

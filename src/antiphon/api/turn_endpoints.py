@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 from urllib.parse import parse_qs
@@ -18,17 +18,14 @@ from antiphon.api.request_options import (
 )
 from antiphon.dialects import responses
 from antiphon.dialects.dialect import KEEPALIVE_COMMENT, STREAM_TYPES, ClientDialect, EventsFromHub, Framing
+from antiphon.gateway.client_body import ClientBody
 from antiphon.gateway.history import HistorySource
-from antiphon.gateway.preparation import OriginalRequest
 from antiphon.gateway.prepare_turn import PreparedTurn, prepare_turn
-from antiphon.gateway.routes import request_at_path
 from antiphon.gateway.run_turn import WholeTurn, drain_upstream, run_turn, violation_reporter
 from antiphon.gateway.turn import UpstreamTurn
 from antiphon.http.asgi import JSON, Headers, Scope
 from antiphon.http.exchange import SSE_HEADERS, EventStream, Exchange, losses_comment, losses_header
 from antiphon.ops.services import Services
-from antiphon.protocol import codec
-from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 from antiphon.store.interface import StoredTurn
 
@@ -36,14 +33,12 @@ from antiphon.store.interface import StoredTurn
 async def create_response(services: Services, exchange: Exchange) -> None:
     """`POST /v1/responses`: a turn in the dialect of the hub, streamed, whole or in the background."""
     strict = requested_strictness(exchange.scope)
-    body = await exchange.read_body(services.max_body)
-    request = codec.decode_request(body)
-    prepared_turn = await _prepare_turn(services, exchange, request, Losses(), strict, body)
-    if request.background:
-        await enqueue_response(services, exchange, request, prepared_turn)
+    prepared_turn = await _prepare_turn(services, exchange, strict)
+    if prepared_turn.queued_request is not None:
+        await enqueue_response(services, exchange, prepared_turn)
         return
     turn = prepared_turn.turn
-    del request, body, prepared_turn  # frees memory during a long stream
+    del prepared_turn  # frees memory during a long stream
     await deliver_turn(services, exchange, turn, lambda: _responses_stream_format(services, exchange))
 
 
@@ -52,10 +47,7 @@ async def create_dialect_turn(services: Services, exchange: Exchange) -> None:
     `/v1beta/models/{model}:generateContent` and `:streamGenerateContent`, `/v1/vscode/chat`."""
     dialect = exchange.dialect
     strict = requested_strictness(exchange.scope)
-    body = await exchange.read_body(services.max_body)
-    request, losses = request_at_path(exchange.scope["path"], dialect, body)
-    turn = (await _prepare_turn(services, exchange, request, losses, strict, body)).turn
-    del request, body  # frees memory during a long stream
+    turn = (await _prepare_turn(services, exchange, strict)).turn
     turn.extra_headers = {
         **turn.extra_headers,
         **forwarded_headers(dialect, exchange.scope, turn.target.upstream),
@@ -63,20 +55,12 @@ async def create_dialect_turn(services: Services, exchange: Exchange) -> None:
     await deliver_turn(services, exchange, turn, lambda: stream_format_for(dialect, exchange.scope))
 
 
-def _prepare_turn(
-    services: Services, exchange: Exchange, request: Request, losses: Losses, strict: bool | None, body: bytes
-) -> Awaitable[PreparedTurn]:
+async def _prepare_turn(services: Services, exchange: Exchange, strict: bool | None) -> PreparedTurn:
+    content = await exchange.read_body(services.max_body)
+    body = ClientBody(content=content, dialect=exchange.dialect.name, path=exchange.scope["path"])
     history_source = HistorySource(owner=exchange.owner, store=services.store, limit=services.max_body)
-    original = OriginalRequest(exchange.dialect.name, body)
-    return prepare_turn(
-        services,
-        request,
-        losses,
-        history_source,
-        exchange.log_entry,
-        exchange.trace,
-        strict=strict,
-        original=original,
+    return await prepare_turn(
+        services, body, lambda _: history_source, exchange.log_entry, exchange.trace, strict=strict
     )
 
 

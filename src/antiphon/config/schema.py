@@ -53,6 +53,27 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             "same limit.",
         ),
     ] = 64
+    max_input_items: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1_000_000,
+            description="The largest number of items in one request; a message, a call and a tool output are one each. "
+            "Stored history does not count. A request with more is a 400.",
+        ),
+    ] = 10_000
+    max_tools: Annotated[
+        int, Meta(ge=1, le=100_000, description="The largest number of tools in one request; more are a 400.")
+    ] = 512
+    body_workers: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=64,
+            description="The number of further processes in which each server process prepares requests of more than "
+            "1 MiB at once, so that they do not block others. They start when needed and end when idle.",
+        ),
+    ] = 2
     max_answer_mib: Annotated[
         int,
         Meta(

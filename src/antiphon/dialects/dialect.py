@@ -129,6 +129,8 @@ class ClientDialect(Struct, frozen=True, kw_only=True):
     events_from_hub: Callable[..., EventsFromHub]
     response_from_hub: Callable[[Response, Request], tuple[bytes, Losses]]
     error_from_hub: Callable[[ApiError], tuple[int, bytes]]
+    #: The field of a request that has its conversation.
+    input_field: str = "messages"
     #: Paths of turns.
     turn_paths: tuple[str, ...] = ()
     #: Actions after the model in a path, `/v1/models/<model>:<action>`, which are turns.

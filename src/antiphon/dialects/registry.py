@@ -84,7 +84,13 @@ RESPONSES: Final = Dialect(
         response_only_fields=frozenset({"output", "error"}),
         event_only_fields=frozenset({"sequence_number"}),
     ),
-    client=_client("responses", responses, turn_paths=("/v1/responses",), path_prefixes=("/v1/responses",)),
+    client=_client(
+        "responses",
+        responses,
+        input_field="input",
+        turn_paths=("/v1/responses",),
+        path_prefixes=("/v1/responses",),
+    ),
 )
 MESSAGES: Final = Dialect(
     name="messages",
@@ -134,6 +140,7 @@ GEMINI: Final = Dialect(
     client=_client(
         "gemini",
         gemini,
+        input_field="contents",
         answer_content=gemini.AnswerContent,
         turn_actions=gemini.TURN_ACTIONS,
         other_actions=("countTokens",),

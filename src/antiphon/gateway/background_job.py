@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from antiphon import sse
 from antiphon.dialects import responses
 from antiphon.errors import ApiError, StorageUnavailable
+from antiphon.gateway.client_body import ClientBody
 from antiphon.gateway.context import GatewayContext
 from antiphon.gateway.history import HistorySource
 from antiphon.gateway.ids import new_id
@@ -117,11 +118,11 @@ class BackgroundJob:
             self._has_lost_lease = True
             return
         self._event_log.start_writing()
-        request = replace(codec.decode_stored_request(work.request), stream=True)
         archive = HistorySource(owner=work.owner, store=self._store, limit=services.max_body)
+        body = ClientBody(content=work.request, form="stored")
         # Strict mode was checked when the request was queued.
         prepared_turn = await prepare_turn(
-            services, request, Losses(), archive, scope.log_entry, scope.trace, strict=False
+            services, body, lambda _: archive, scope.log_entry, scope.trace, strict=False
         )
         turn = prepared_turn.turn
         turn.initial_response = queued_response(record)

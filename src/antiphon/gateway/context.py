@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Literal, Protocol
 
-from antiphon.gateway.planning import ContextPlanner
+from antiphon.gateway.client_body import InputLimits
+from antiphon.gateway.model_catalog import ModelCatalog
 from antiphon.gateway.request_scope import RequestLog
 from antiphon.gateway.routes import Routes
 from antiphon.gateway.sealing import Seal
+from antiphon.gateway.worker_pool import WorkerPool
 from antiphon.protocol.output_limits import OutputLimits
 from antiphon.protocol.policy import PaddingSource
 from antiphon.protocol.stamps import Stamps
@@ -53,7 +55,10 @@ class GatewayContext(Protocol):
     def pad(self) -> PaddingSource: ...
 
     @property
-    def planner(self) -> ContextPlanner: ...
+    def models(self) -> ModelCatalog: ...
+
+    @property
+    def input_limits(self) -> InputLimits: ...
 
     @property
     def routes(self) -> Routes: ...
@@ -75,3 +80,6 @@ class GatewayContext(Protocol):
 
     @property
     def transport(self) -> Transport: ...
+
+    @property
+    def workers(self) -> WorkerPool: ...

@@ -20,7 +20,7 @@ from antiphon.gateway.compaction import CompactionOpener, open_compactions
 from antiphon.gateway.history_budget import HistoryBudget
 from antiphon.gateway.ids import id_of
 from antiphon.gateway.restore_reasoning import find_missing_reasoning, restore_reasoning
-from antiphon.gateway.stored_items import StoredItems
+from antiphon.gateway.stored_items import StoredItems, check_local_size
 from antiphon.protocol import codec
 from antiphon.protocol.content import ToolUse
 from antiphon.protocol.items import (
@@ -38,7 +38,7 @@ from antiphon.protocol.items import (
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request, conversation_id_of, input_items
 from antiphon.protocol.status import ItemStatus
-from antiphon.store.interface import Excerpt, Store, StoredTurn
+from antiphon.store.interface import Excerpt, HistoryStore, StoredTurn
 
 PastTurns = list[bytes]  # JSON arrays of items, the oldest first; one element may hold several, joined with commas
 FindLocalTurns = Callable[[str], PastTurns | None]
@@ -64,15 +64,22 @@ class _Continued(Struct, frozen=True, kw_only=True):
 
 class HistorySource(Struct, frozen=True, kw_only=True):
     """Looks up earlier turns: first on the connection (`find_local_turns`), then in the store of this owner. One
-    request resolves at most `limit` bytes of JSON."""
+    request resolves at most `limit` bytes of JSON. A history above `max_local_bytes` is a `LargeHistory`, because it
+    would block this process."""
 
     owner: str
-    store: Store | None
+    store: HistoryStore | None
     limit: int
     find_local_turns: FindLocalTurns | None = None
+    max_local_bytes: int | None = None
 
     async def load_continued(self, request: Request, *, drops_oldest: bool) -> _Continued:
         """Loads the chain or the conversation that a request continues."""
+        continued = await self._load_continued(request, drops_oldest=drops_oldest)
+        check_local_size(len(continued.excerpt.content), self.max_local_bytes)
+        return continued
+
+    async def _load_continued(self, request: Request, *, drops_oldest: bool) -> _Continued:
         conversation_id, previous_id = conversation_id_of(request), request.previous_response_id
         if conversation_id is not None:
             excerpt = await self.load_conversation(conversation_id, drops_oldest=drops_oldest)
@@ -132,11 +139,11 @@ class HistorySource(Struct, frozen=True, kw_only=True):
 
     def stored_items(self, ids: list[str]) -> StoredItems:
         """ITEM-6: the items of these ids."""
-        return StoredItems(self.store, self.owner, "item", ids, self.limit)
+        return StoredItems(self.store, self.owner, "item", ids, self.limit, self.max_local_bytes)
 
     def stored_calls(self, call_ids: list[str]) -> StoredItems:
         """D-3: the calls of these ids that are unique: some servers count call ids from 0 in every answer."""
-        return StoredItems(self.store, self.owner, "call", call_ids, self.limit)
+        return StoredItems(self.store, self.owner, "call", call_ids, self.limit, self.max_local_bytes)
 
     async def restore_reasoning(self, items: list[ItemParam], maker: str, budget: HistoryBudget) -> list[ItemParam]:
         """RSN-2: the history with the reasoning of this maker that the client left out, as far as it was stored and
@@ -145,6 +152,7 @@ class HistorySource(Struct, frozen=True, kw_only=True):
         if self.store is None or not any(missing):
             return items
         outputs = await self.store.find_outputs(self.owner, *missing, budget.remaining)
+        check_local_size(sum(map(len, outputs)), self.max_local_bytes)
         return restore_reasoning(items, [decode_past_turns([output]) for output in outputs], maker)
 
 

@@ -53,7 +53,7 @@ class ContextPlan(Struct, frozen=True, kw_only=True):
 
     request: Request  # the whole conversation, compactions opened
     sealed_items: list[ItemParam]  # the whole conversation, compactions sealed
-    compactor: Compactor | None = None  # None: no compaction
+    compacts: bool = False  # the conversation is compacted first
     threshold: int | None = None
     only_compacts: bool = False
     truncates: bool = False
@@ -72,10 +72,12 @@ class ManagedTurn(UpstreamTurn):
         trace: Trace | None,
         recorder: Recorder | None,
         plan: ContextPlan,
+        compactor: Compactor,
         limits: OutputLimits = OutputLimits(),  # noqa: B008
     ) -> None:
         super().__init__(prepared, target, stamps, pad, trace, recorder, limits)
         self._plan: ContextPlan | None = plan  # released once used: it holds the whole conversation
+        self._compactor = compactor
         self._compaction: CompactionResult | None = None
 
     async def send_request(self, transport: Transport) -> UpstreamResponse:
@@ -84,8 +86,8 @@ class ManagedTurn(UpstreamTurn):
         plan, self._plan = self._plan, None
         assert plan is not None  # a turn is sent once
         request = plan.request
-        if plan.compactor is not None:
-            compaction = await plan.compactor.compact(
+        if plan.compacts:
+            compaction = await self._compactor.compact(
                 request, plan.sealed_items, transport, self.losses, compaction_threshold=plan.threshold
             )
             self._compaction = compaction

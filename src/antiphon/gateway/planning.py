@@ -5,68 +5,53 @@ Most turns ask for none of these, and the check is quick. The model's context si
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
-
-from msgspec import Struct
 
 from antiphon.errors import ClientFault, InvalidValue, MissingField, UnsupportedParameter
 from antiphon.gateway.compaction import select_verbatim_items
-from antiphon.gateway.compactor import MIN_SUMMARY_TOKENS, Compactor, verbatim_token_limit
+from antiphon.gateway.compactor import MIN_SUMMARY_TOKENS, verbatim_token_limit
 from antiphon.gateway.managed_turn import ContextPlan
-from antiphon.gateway.model_catalog import ModelCatalog
-from antiphon.gateway.routes import Target
 from antiphon.gateway.sealing import Seal
 from antiphon.gateway.token_estimate import estimate_items, estimate_request
 from antiphon.gateway.truncation import input_token_limit, truncate_request
 from antiphon.protocol.items import CompactionTrigger, ItemParam
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request, input_items
-from antiphon.protocol.stamps import Stamps
 
 
-class ContextPlanner(Struct, frozen=True, kw_only=True):
-    """Makes context plans."""
-
-    seal: Seal
-    models: ModelCatalog
-    stamps: Stamps
-
-    async def make_plan(
-        self,
-        request: Request,
-        sealed_items: list[ItemParam],
-        new_items: list[ItemParam],
-        target: Target,
-        owner: str,
-        losses: Losses,
-    ) -> ContextPlan:
-        """The plan for a request with its whole conversation, compactions opened; `sealed_items` is the same with
-        compactions sealed."""
-        only_compacts = _ends_with_trigger(new_items)
-        if only_compacts:
-            if not input_items(request):
-                raise MissingField("input: there are no items before the compaction_trigger to compact", param="input")
-            self.seal.check_keys()
-        context_size = await self.models.context_size(target)
-        threshold = None if only_compacts else _compaction_threshold(request, context_size, losses)
-        truncates = request.truncation == "auto"
-        compactor = None
-        if only_compacts or (threshold is not None and _shortens_clearly(request, context_size, threshold)):
-            self.seal.check_keys()
-            compactor = Compactor(
-                seal=self.seal, owner=owner, target=target, context_size=context_size, stamps=self.stamps
-            )
-        elif truncates and context_size is not None:
-            request = truncate_request(request, input_token_limit(context_size, request), losses)
-        return ContextPlan(
-            request=request,
-            sealed_items=sealed_items,
-            compactor=compactor,
-            threshold=threshold,
-            only_compacts=only_compacts,
-            truncates=truncates,
-            context_size=context_size,
-        )
+async def plan_context(
+    request: Request,
+    sealed_items: list[ItemParam],
+    new_items: list[ItemParam],
+    seal: Seal,
+    find_context_size: Callable[[], Awaitable[int | None]],
+    losses: Losses,
+) -> ContextPlan:
+    """The plan for a request with its whole conversation, compactions opened; `sealed_items` is the same with
+    compactions sealed."""
+    only_compacts = _ends_with_trigger(new_items)
+    if only_compacts:
+        if not input_items(request):
+            raise MissingField("input: there are no items before the compaction_trigger to compact", param="input")
+        seal.check_keys()
+    context_size = await find_context_size()
+    threshold = None if only_compacts else _compaction_threshold(request, context_size, losses)
+    truncates = request.truncation == "auto"
+    compacts = only_compacts or (threshold is not None and _shortens_clearly(request, context_size, threshold))
+    if compacts:
+        seal.check_keys()
+    elif truncates and context_size is not None:
+        request = truncate_request(request, input_token_limit(context_size, request), losses)
+    return ContextPlan(
+        request=request,
+        sealed_items=sealed_items,
+        compacts=compacts,
+        threshold=threshold,
+        only_compacts=only_compacts,
+        truncates=truncates,
+        context_size=context_size,
+    )
 
 
 def has_trigger(new_items: list[ItemParam]) -> bool:

@@ -1,44 +1,41 @@
-"""Prepares a turn in explicit steps: route, resolve the history, plan the context, prepare the upstream's request.
+"""Prepares a turn: routes it, has its data prepared (`turn_data`), and makes the turn that is ready to be sent.
 
-Nothing is sent to the upstream here, so every error of the client is raised before the upstream is contacted.
+Nothing is sent to the upstream here, so every error of the client is raised before the upstream is contacted. Large
+bodies, and requests that continue a large history, are prepared in another process, so that they do not block others.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final
+from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from antiphon.dialects.common.original_form import without_restored_losses
-from antiphon.dialects.registry import CLIENT_DIALECTS
-from antiphon.errors import ApiError, ClientFault
-from antiphon.gateway.compaction import CompactionOpener
+from antiphon.dialects.common.refused_reasoning import RefusedPart
+from antiphon.errors import ApiError
+from antiphon.gateway.client_body import ClientBody
+from antiphon.gateway.compactor import Compactor
 from antiphon.gateway.context import GatewayContext
 from antiphon.gateway.conversation import JoinedConversation
-from antiphon.gateway.history import (
-    CALLS,
-    COMPACTION_KINDS,
-    OUTPUTS,
-    HistorySource,
-    PastTurns,
-    resolve_history,
-)
-from antiphon.gateway.managed_turn import ContextPlan, ManagedTurn
-from antiphon.gateway.planning import has_trigger
-from antiphon.gateway.preparation import OriginalRequest, PreparedRequest, prepare_request
+from antiphon.gateway.history import HistorySource, PastTurns
+from antiphon.gateway.managed_turn import ManagedTurn
+from antiphon.gateway.preparation import RetryRequest
 from antiphon.gateway.recording import ResponseRecorder
+from antiphon.gateway.remote_preparation import HostAnswers, prepare_data_remotely, prepare_retry_remotely
 from antiphon.gateway.request_scope import RequestLog
-from antiphon.gateway.restore_reasoning import find_missing_reasoning
 from antiphon.gateway.routes import Target
-from antiphon.gateway.tool_choice import check_a_tool_is_left, check_tool_choice
+from antiphon.gateway.sealing import Seal
+from antiphon.gateway.stored_items import LargeHistory
 from antiphon.gateway.turn import UpstreamTurn
-from antiphon.protocol import codec
-from antiphon.protocol.items import ItemParam, ItemReference
-from antiphon.protocol.losses import Loss, Losses
-from antiphon.protocol.request import Request, conversation_id_of, input_items
-from antiphon.store.interface import Store
+from antiphon.gateway.turn_data import Directions, TurnData, TurnOutline, prepare_data
+from antiphon.gateway.worker_pool import LARGE_INPUT
+from antiphon.protocol.stamps import Stamps
 from antiphon.trace.writer import Trace
+
+Answer = Callable[..., Awaitable[Any]]
+HistorySourceFor = Callable[[TurnOutline], HistorySource]
 
 
 class PreparedTurn(Struct, frozen=True):
@@ -47,210 +44,158 @@ class PreparedTurn(Struct, frozen=True):
     turn: UpstreamTurn
     recorder: ResponseRecorder | None
     past_turns: PastTurns
-
-
-class _History(Struct, frozen=True, kw_only=True):
-    """A request whose input is the whole conversation."""
-
-    request: Request
-    new_items: list[ItemParam] | None = None  # None: the input of the request, which continues nothing
-    past_turns: PastTurns = []
-    sealed_items: list[ItemParam] | None = None  # None: there is no compaction in the conversation
+    queued_request: bytes | None  # for the background queue, if the client wants a background response
+    is_warm_up: bool  # `generate: false`
 
 
 async def prepare_turn(
     services: GatewayContext,
-    request: Request,
-    losses: Losses,
-    archive: HistorySource,
+    body: ClientBody,
+    history_source_for: HistorySourceFor,
     log_entry: RequestLog,
     trace: Trace | None,
     *,
     keeps_history: bool = False,
     strict: bool | None = None,
-    original: OriginalRequest | None = None,
 ) -> PreparedTurn:
-    """Prepares the turn of a request. `losses` are those of its translation to the hub. With `keeps_history` the turn
-    is recorded although it is not stored. `strict` refuses lossy translation; None means the upstream's setting."""
-    request = services.routes.with_model(request)
-    target = _route(services, request, log_entry, trace)
-    if strict is None:
-        strict = target.upstream.config.losses == "strict"
-    translation_losses = list(losses) if strict else []
-    if request.stream_options and not request.stream:
-        raise ClientFault("stream_options: allowed only with `stream: true`", param="stream_options")
-    store = services.store if request.store is not False else None
-    conversation_id = conversation_id_of(request)
-    history = await _resolve_history(services, request, archive, target, is_stored=store is not None, losses=losses)
-    if request.tool_choice:
-        field = FIELD_OF_TOOL_CHOICE.get(original.dialect if original else "", "tool_choice")
-        check_tool_choice(history.request, field)
-    plan = await _plan_context(services, history, archive.owner, target, losses)
-    request = history.request if plan is None else plan.request
-    if trace is not None:
-        trace.record_hub_request(codec.encode(request))
-        trace.record_note("kept", int(store is not None))
-    prepared = prepare_request(request, target.plan_translation(is_stored=store is not None), original)
-    if original is not None and original.dialect == target.upstream.profile.dialect and len(losses):
-        losses = without_restored_losses(losses, original.body, prepared.body)
-        translation_losses = [loss for loss in translation_losses if loss in losses]
-    if strict:
-        _refuse_losses([*translation_losses, *prepared.losses])
-    if original is not None and CLIENT_DIALECTS[original.dialect].needs_a_tool:
-        check_a_tool_is_left(request, prepared.losses, target.upstream.name)
-    if plan is not None and plan.compactor is not None:
-        prepared.losses = Losses()  # the compacted conversation is translated later
-    prepared.losses.extend(losses)
-    recorder = _make_recorder(services, archive, store, conversation_id, history, keeps_history=keeps_history)
-    turn = _make_turn(services, prepared, target, trace, recorder, plan)
-    turn.allows_lossy_retry = not strict
-    turn.on_retry = partial(_log_refused_reasoning, services, target.upstream.name, turn.initial_response.id)
+    """Prepares the turn of a body. With `keeps_history` the turn is recorded although it is not stored. `strict`
+    refuses lossy translation; None means the upstream's setting."""
+    host = GatewayHost(services, history_source_for, log_entry, trace, keeps_history=keeps_history, strict=strict)
+    data, is_remote = await _prepare_data(services, body, host)
+    recorder = _make_recorder(services, host, data)
+    turn = _make_turn(services, host, data, trace, recorder)
+    if is_remote and data.can_retry:
+        turn.remote_retry = partial(_prepare_retry, services, body, host)
+    turn.allows_lossy_retry = not host.directions.strict
+    turn.on_retry = partial(_log_refused_reasoning, services, host.target.upstream.name, turn.initial_response.id)
     if services.telemetry is not None:
         turn.extra_headers = services.telemetry.start_turn(log_entry)
     log_entry.response_id = turn.initial_response.id
-    log_entry.losses = len(prepared.losses)
+    log_entry.losses = len(data.losses)
     if trace is not None:
+        if data.hub_request is not None:
+            trace.record_hub_request(data.hub_request)
+        trace.record_note("kept", int(host.directions.plan.is_stored))
         turn.note_omissions()
-        trace.record_losses(prepared.losses)
-    return PreparedTurn(turn, recorder, history.past_turns)
+        trace.record_losses(data.losses)
+    return PreparedTurn(turn, recorder, data.past_turns, data.queued_request, data.is_warm_up)
 
 
-def _route(services: GatewayContext, request: Request, log_entry: RequestLog, trace: Trace | None) -> Target:
-    log_entry.model = request.model or None
-    target = services.routes.find(request.model)
-    config = target.upstream.config
-    log_entry.upstream = target.upstream.name
-    if trace is not None:
-        trace.record_route(
-            target.upstream.name, config.dialect, target.model, config.profile_name, bool(request.stream)
+class GatewayHost:
+    """Answers what the preparation of one turn asks."""
+
+    def __init__(
+        self,
+        services: GatewayContext,
+        history_source_for: HistorySourceFor,
+        log_entry: RequestLog,
+        trace: Trace | None,
+        *,
+        keeps_history: bool,
+        strict: bool | None,
+    ) -> None:
+        self.directions: Directions  # set by `direct`, with the next two
+        self.target: Target
+        self.archive: HistorySource
+        self.stamps: Stamps = services.stamps
+        self.seal: Seal = services.seal
+        self._services = services
+        self._history_source_for = history_source_for
+        self._log_entry = log_entry
+        self._trace = trace
+        self._keeps_history = keeps_history
+        self._strict = strict
+
+    async def direct(self, outline: TurnOutline) -> Directions:
+        services = self._services
+        model = services.routes.model_or_default(outline.model)
+        self._log_entry.model = model
+        self.archive = replace(self._history_source_for(outline), max_local_bytes=LARGE_INPUT)
+        target = self.target = services.routes.find(model)
+        config = target.upstream.config
+        self._log_entry.upstream = target.upstream.name
+        if self._trace is not None:
+            self._trace.record_route(
+                target.upstream.name, config.dialect, target.model, config.profile_name, outline.streams
+            )
+        assert model is not None  # it was routed
+        self.directions = Directions(
+            model=model,
+            upstream=target.upstream.name,
+            plan=target.plan_translation(is_stored=outline.is_stored and services.store is not None),
+            strict=config.losses == "strict" if self._strict is None else self._strict,
+            maker=target.upstream.reasoning_maker,
+            limits=services.input_limits,
+            keeps_history=self._keeps_history,
+            is_traced=self._trace is not None,
         )
-    return target
+        return self.directions
+
+    async def history_source(self) -> HistorySource:
+        return self.archive
+
+    async def context_size(self) -> int | None:
+        return await self._services.models.context_size(self.target)
 
 
-def is_self_contained(request: Request) -> bool:
-    """Whether a request can be sent without any lookup. Quick to check for most requests."""
-    if request.previous_response_id or request.conversation:
-        return False
-    if type(request.input) is not list:
-        return True
-    call_ids: set[str] = set()
-    for item in request.input:
-        kind = type(item)  # `isinstance` costs ten times as much, and this runs for every item of every request
-        if kind in CALL_KINDS:
-            call_ids.add(item.call_id)  # type: ignore[union-attr, arg-type]
-        elif kind in DEPENDENT_KINDS and getattr(item, "call_id", None) not in call_ids:
-            return False
-    return True
+async def _prepare_data(services: GatewayContext, body: ClientBody, host: GatewayHost) -> tuple[TurnData, bool]:
+    """The data of the turn, and whether another process prepared it."""
+    if len(body.content) <= LARGE_INPUT:
+        try:
+            return await prepare_data(body, host), False
+        except LargeHistory:
+            pass  # the whole preparation starts again, in another process
+    return await services.workers.run(prepare_data_remotely, body, answer=_answers(host)), True
 
 
-def lacks_reasoning(request: Request) -> bool:
-    """Whether the history has a call or a reasoning item without its sealed reasoning."""
-    return type(request.input) is list and any(find_missing_reasoning(request.input))
-
-
-async def _resolve_history(
-    services: GatewayContext,
-    request: Request,
-    archive: HistorySource,
-    target: Target,
-    *,
-    is_stored: bool,
-    losses: Losses,
-) -> _History:
-    """Loads what the request refers to, and the sealed reasoning that the upstream wants back."""
-    upstream = target.upstream
-    wire = upstream.profile.wire
-    maker = upstream.reasoning_maker if is_stored else None
-    if is_self_contained(request) and (maker is None or not lacks_reasoning(request)):
-        return _History(request=request)
-    opener = CompactionOpener(
-        seal=services.seal, owner=archive.owner, keeps_foreign=upstream.server_dialect.opens_foreign_compaction
+async def _prepare_retry(
+    services: GatewayContext, body: ClientBody, host: GatewayHost, refused: RefusedPart
+) -> RetryRequest | None:
+    """Prepares a large turn again without a part that the upstream refused."""
+    retry: RetryRequest | None = await services.workers.run(
+        prepare_retry_remotely, body, refused, answer=_answers(host)
     )
-    allow_orphans = getattr(wire, "orphan_outputs", "error") != "error"
-    resolved = await resolve_history(request, archive, allow_orphans=allow_orphans, opener=opener, maker=maker)
-    losses.extend(resolved.losses)
-    return _History(
-        request=resolved.request,
-        new_items=resolved.new_items,
-        past_turns=resolved.past_turns,
-        sealed_items=resolved.sealed_items,
-    )
+    return retry
 
 
-async def _plan_context(
-    services: GatewayContext, history: _History, owner: str, target: Target, losses: Losses
-) -> ContextPlan | None:
-    """Plans how the conversation is shortened; None if it is sent as it is."""
-    request, new_items = history.request, history.new_items
-    if not needs_context_plan(request, new_items):
-        return None
-    if new_items is None:
-        new_items = input_items(request)
-    sealed_items = new_items if history.sealed_items is None else history.sealed_items
-    return await services.planner.make_plan(request, sealed_items, new_items, target, owner, losses)
+def _answers(host: GatewayHost) -> Answer:
+    return HostAnswers(host, lambda: host.archive).answer
 
 
-def needs_context_plan(request: Request, new_items: list[ItemParam] | None) -> bool:
-    """Whether a request asks for compaction or truncation. `new_items` are known if its history was resolved."""
-    return (
-        bool(request.context_management)
-        or request.truncation == "auto"
-        or (new_items is not None and has_trigger(new_items))
-    )
-
-
-def _make_recorder(
-    services: GatewayContext,
-    archive: HistorySource,
-    store: Store | None,
-    conversation_id: str | None,
-    history: _History,
-    *,
-    keeps_history: bool,
-) -> ResponseRecorder | None:
+def _make_recorder(services: GatewayContext, host: GatewayHost, data: TurnData) -> ResponseRecorder | None:
     """The recorder of a turn; None if nothing is recorded."""
+    if data.recorded_input is None:
+        return None
+    store = services.store if host.directions.plan.is_stored else None
     conversation = (
-        JoinedConversation(id=conversation_id, store=archive.store)
-        if conversation_id is not None and archive.store is not None
+        JoinedConversation(id=data.conversation_id, store=services.store)
+        if data.conversation_id is not None and services.store is not None
         else None
     )
-    if store is None and conversation is None and not keeps_history:
-        return None
-    new_items = input_items(history.request) if history.new_items is None else history.new_items
-    return ResponseRecorder(store, archive.owner, new_items, services.stamps, conversation)
+    return ResponseRecorder(store, host.archive.owner, data.recorded_input, services.stamps, conversation)
 
 
 def _make_turn(
     services: GatewayContext,
-    prepared: PreparedRequest,
-    target: Target,
+    host: GatewayHost,
+    data: TurnData,
     trace: Trace | None,
     recorder: ResponseRecorder | None,
-    plan: ContextPlan | None,
 ) -> UpstreamTurn:
     stamps, pad, limits = services.stamps, services.pad, services.output_limits
+    prepared, target, plan = data.prepared, host.target, data.context_plan
     if plan is None:
         return UpstreamTurn(prepared, target, stamps, pad, trace, recorder, limits)
-    return ManagedTurn(prepared, target, stamps, pad, trace, recorder, plan, limits)
+    compactor = Compactor(
+        seal=services.seal,
+        owner=host.archive.owner,
+        target=target,
+        context_size=plan.context_size,
+        stamps=stamps,
+    )
+    return ManagedTurn(prepared, target, stamps, pad, trace, recorder, plan, compactor, limits)
 
 
 def _log_refused_reasoning(services: GatewayContext, upstream: str, response_id: str, error: ApiError) -> None:
     fields = {"upstream": upstream, "response_id": response_id, "code": error.code, "message": error.message}
     services.logger.event("reasoning_refused", level="warning", **fields)
-
-
-def _refuse_losses(losses: list[Loss]) -> None:
-    """REQ-6: refuses translation losses. What `truncation` drops at the client's request is no translation loss."""
-    if losses:
-        listed = "; ".join(map(str, losses[:MAX_LISTED_LOSSES])) + ("; …" if len(losses) > MAX_LISTED_LOSSES else "")
-        raise ClientFault(
-            f"strict mode: the request cannot be translated without loss: {listed}",
-            code="lossy_translation",
-            param=losses[0].path,
-        )
-
-
-FIELD_OF_TOOL_CHOICE: Final = {"gemini": "toolConfig.functionCallingConfig"}  # where it is not `tool_choice`
-MAX_LISTED_LOSSES: Final = 20  # losses in an error message
-CALL_KINDS: Final[frozenset[type]] = frozenset(CALLS)
-DEPENDENT_KINDS: Final[frozenset[type]] = frozenset({ItemReference, *COMPACTION_KINDS, *OUTPUTS})

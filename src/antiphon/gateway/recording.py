@@ -20,6 +20,8 @@ from antiphon.protocol.status import ResponseStatus
 from antiphon.store.conversations import ConversationAddition
 from antiphon.store.interface import ResponseRecord, Store, StoredTurn
 
+RecordedInput = tuple[bytes, list[str]]  # the new items of a request as JSON, and their ids for the index
+
 
 class Recorder(Protocol):
     """Records the response of a turn, once."""
@@ -31,14 +33,14 @@ class Recorder(Protocol):
 
 
 class ResponseRecorder:
-    """Records one response. The new items of its request are encoded at once, so that they need not be held while the
+    """Records one response. The new items of its request are encoded already, so that they need not be held while the
     response is read."""
 
     def __init__(
         self,
         store: Store | None,
         owner: str,
-        new_items: list[ItemParam],
+        recorded_input: RecordedInput,
         stamps: Stamps,
         conversation: JoinedConversation | None = None,
     ) -> None:
@@ -47,7 +49,7 @@ class ResponseRecorder:
         self._owner = owner
         self._stamps = stamps
         self._conversation = conversation
-        self._input, self._item_ids = input_with_ids(new_items, stamps)
+        self._input, self._item_ids = recorded_input
 
     async def save(self, response: Response) -> StoredTurn:
         """Stores the response, or raises `StorageUnavailable`. Without a store, the turn is only encoded."""
@@ -98,7 +100,7 @@ class ResponseRecorder:
             await self._store.save(self._owner, record, item_ids, call_ids, addition=addition)
 
 
-def input_with_ids(items: list[ItemParam], stamps: Stamps) -> tuple[bytes, list[str]]:
+def input_with_ids(items: list[ItemParam], stamps: Stamps) -> RecordedInput:
     """The items of a request as JSON, each with an id, and the ids for the index: the items' own ids, and one group id
     for items that had none."""
     with_ids: list[ItemParam] = []

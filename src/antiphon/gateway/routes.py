@@ -148,9 +148,9 @@ class Routes:
         self._alias_prefixes = ALIAS_PREFIXES if config.server.claude_aliases else ()
         self.default_model = config.server.default_model or _only_model(config)
 
-    def with_model(self, request: Request) -> Request:
-        """The request with the default model if it names none. An empty name is none."""
-        return request if request.model or not self.default_model else replace(request, model=self.default_model)
+    def model_or_default(self, model: str | None) -> str | None:
+        """The model that a request names, or the default model if it names none. An empty name is none."""
+        return model or self.default_model
 
     def find(self, model: object) -> Target:
         """The target for a client-side model name."""

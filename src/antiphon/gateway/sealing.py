@@ -68,6 +68,10 @@ class Seal:
         """Raises if this gateway cannot seal, before any work is done."""
         self._load_ciphers()
 
+    def load_keys(self) -> Sequence[bytes]:
+        """The keys, for a worker process of this gateway."""
+        return self._keys()
+
     def _load_ciphers(self) -> dict[bytes, AESGCM]:
         if not self._ciphers:
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM

@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 from antiphon.gateway.ids import group_id_of
 from antiphon.protocol import codec
 from antiphon.protocol.items import ItemParam
-from antiphon.store.interface import Store, StoredTurn
+from antiphon.store.interface import HistoryStore, StoredTurn
 
 Kind = Literal["item", "call"]
 
@@ -24,7 +24,15 @@ class StoredItems:
     """The items (`item`, by id) or calls (`call`, by call id) that one request refers to. `ids` lists every id that may
     be requested, in that order. Items of up to `limit` bytes in total are cached until they are used."""
 
-    def __init__(self, store: Store | None, owner: str, kind: Kind, ids: Sequence[str], limit: int) -> None:
+    def __init__(
+        self,
+        store: HistoryStore | None,
+        owner: str,
+        kind: Kind,
+        ids: Sequence[str],
+        limit: int,
+        max_local_bytes: int | None = None,
+    ) -> None:
         self._store = store
         self._owner = owner
         self._kind = kind
@@ -35,6 +43,7 @@ class StoredItems:
         self._sizes: dict[str, int] = {}
         self._raw_items: dict[str, bytes] = {}
         self._free_bytes = limit
+        self._max_local_bytes = max_local_bytes
 
     async def size_of(self, id: str) -> int | None:
         """The size of an item in bytes; None if no item has this id."""
@@ -80,6 +89,8 @@ class StoredItems:
         """Reads one response and passes each wanted item to `visit_item`."""
         assert self._store is not None
         turn = await self._store.get_turn(self._owner, number)
+        if turn is not None:
+            check_local_size(len(turn.input) + len(turn.output), self._max_local_bytes)
         wanted_ids = self._in_response[number]
         raw_items_by_id: dict[str, list[Raw]] = {}
         for id, raw_item in self._iterate_items(turn) if turn is not None else ():
@@ -97,6 +108,16 @@ class StoredItems:
                 key = keys.id if self._kind == "item" else keys.call_id
                 if isinstance(key, str) and (self._kind == "item" or keys.type in CALL_TYPES):
                     yield key, raw_item
+
+
+class LargeHistory(Exception):
+    """A history that is too large to be resolved in the process of the gateway."""
+
+
+def check_local_size(size: int, max_local_bytes: int | None) -> None:
+    """Raises `LargeHistory` for bytes that would block this process."""
+    if max_local_bytes is not None and size > max_local_bytes:
+        raise LargeHistory
 
 
 class _ItemKeys(Struct):

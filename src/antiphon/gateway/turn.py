@@ -7,13 +7,13 @@ directions.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
 from msgspec.structs import replace
 
 from antiphon.diagnosis import diagnose, summary_sentence
-from antiphon.dialects.common.refused_reasoning import refused_part
+from antiphon.dialects.common.refused_reasoning import RefusedPart, refused_part
 from antiphon.dialects.common.relay import LiteralContent, Relay, relayed_answer
 from antiphon.dialects.dialect import FRAME_ENCODERS, ClientDialect, EventsFromHub
 from antiphon.errors import ApiError, ClientFault, UpstreamFault
@@ -63,6 +63,8 @@ class UpstreamTurn:
         self.losses = prepared.losses
         self.extra_headers: dict[str, str] = {}  # sent besides the upstream's own headers
         self.allows_lossy_retry = True  # whether a retry without refused reasoning may lose data
+        #: Prepares a retry in another process, for a turn that was prepared there.
+        self.remote_retry: Callable[[RefusedPart], Awaitable[RetryRequest | None]] | None = None
         self.on_retry: Callable[[ApiError], None] | None = None
         self._stamps = stamps
         self._policy = Policy.for_request(prepared.request, pad=pad)
@@ -78,18 +80,24 @@ class UpstreamTurn:
         body, self.prepared.body = self.prepared.body, b""
         retry_source, self.prepared.retry_source = self.prepared.retry_source, None
         original, self.prepared.original = self.prepared.original, None
+        remote_retry, self.remote_retry = self.remote_retry, None
         try:
             return await self._send(transport, body)
         except ClientFault as error:
             refused = refused_part(error)
-            if refused is None or retry_source is None:
-                raise
-            retry = prepare_retry(retry_source, self.prepared.plan, refused, original)
+            retry: RetryRequest | None = None
+            if refused is not None and retry_source is not None:
+                retry = prepare_retry(retry_source, self.prepared.plan, refused, original)
+            elif refused is not None and remote_retry is not None:
+                retry = await remote_retry(refused)
             if retry is None or not self._allows_retry(retry, body):
                 raise
             self._note_refusal(error, retry)
+        finally:
+            del remote_retry  # it holds the client's body
         answer = await self._send(transport, retry.body)
         if retry.wire is not None:
+            assert refused is not None  # the retry leaves it out
             self.target.upstream.refusals.remember(self.target.model, refused, retry.wire)
             self.note_omissions()
         return answer

@@ -14,11 +14,12 @@ from typing import Final, Protocol
 
 from antiphon.config import Config, StoreConfig
 from antiphon.gateway.background_runner import BackgroundTimings
+from antiphon.gateway.client_body import InputLimits
 from antiphon.gateway.ids import new_id, now, random_padding
 from antiphon.gateway.model_catalog import ModelCatalog
-from antiphon.gateway.planning import ContextPlanner
 from antiphon.gateway.routes import Routes, UpstreamAddress
 from antiphon.gateway.sealing import Seal, find_sealing_keys
+from antiphon.gateway.worker_pool import WorkerPool
 from antiphon.ops.exposition import SharedMetrics
 from antiphon.ops.logger import Logger
 from antiphon.ops.maintenance import MaintenanceTasks
@@ -92,6 +93,7 @@ class Services:
         self.output_limits = OutputLimits(
             max_bytes=config.server.max_answer_mib * MIB, max_items=config.server.max_output_items
         )
+        self.input_limits = InputLimits(max_items=config.server.max_input_items, max_tools=config.server.max_tools)
         self.store: Store | None = None  # set by `open`, if there is a store
         self.requests_in_flight = 0  # requests and turns whose answer is not finished
         self.open_websockets = 0
@@ -108,7 +110,7 @@ class Services:
         self.models = ModelCatalog(self.routes, transport, time.monotonic)
         self.stamps = Stamps(new_id, now)
         self.seal = Seal(find_sealing_keys(config, environ))
-        self.planner = ContextPlanner(seal=self.seal, models=self.models, stamps=self.stamps)
+        self.workers = WorkerPool(config.server.body_workers)
         self.pad = random_padding
         shared = SharedMetrics(metrics_folder, os.getpid()) if metrics_folder is not None else None
         self.metrics = Metrics([name for each in config.upstreams for name in each.listed_models()], shared)
@@ -160,6 +162,7 @@ class Services:
         if self.usage is not None:
             with suppress(TimeoutError):  # a store that does not answer must not block the shutdown
                 await asyncio.wait_for(self.usage.flush(), CLOSE_TIMEOUT)
+        await self.workers.close()
         if self.store is not None:
             await self.store.close()
         await self.transport.close()

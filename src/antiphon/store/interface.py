@@ -17,7 +17,7 @@ from antiphon.store.record import Excerpt, ResponseRecord, StoredTurn
 from antiphon.store.usage import UsageStore
 from antiphon.store.work import WorkStore
 
-__all__ = ["Excerpt", "ResponseRecord", "Store", "StoreStats", "StoredTurn"]
+__all__ = ["Excerpt", "HistoryStore", "ResponseRecord", "Store", "StoreStats", "StoredTurn"]
 
 
 class StoreStats(Struct, frozen=True, kw_only=True):
@@ -33,23 +33,8 @@ class StoreStats(Struct, frozen=True, kw_only=True):
     newest: int | None
 
 
-class Store(WorkStore, ConversationStore, UsageStore, Protocol):
-    """Stores responses, work, conversations and usage. All methods may be called from any task of one event loop. The
-    names of coroutine methods are values of the metric label `operation`."""
-
-    async def save(
-        self,
-        owner: str,
-        record: ResponseRecord,
-        item_ids: Sequence[str],
-        call_ids: Sequence[str],
-        *,
-        addition: ConversationAddition | None = None,
-    ) -> None:
-        """Saves a response. It is durable when this returns. A record with the same owner and id is replaced. Its items
-        are indexed by `item_ids` and `call_ids`. `addition` is saved in the same transaction, if the conversation still
-        exists."""
-        ...
+class HistoryStore(Protocol):
+    """The part of a store that is read to resolve the history of a request."""
 
     async def get(self, owner: str, id: str) -> ResponseRecord | None: ...
 
@@ -57,10 +42,6 @@ class Store(WorkStore, ConversationStore, UsageStore, Protocol):
         """Returns a response and all its predecessors, in one query: input and output of each, oldest first. If that is
         more than `limit` bytes, the content has the newest turns that fit if `drops_oldest`, else nothing. None if any
         response of the chain is missing."""
-        ...
-
-    async def delete(self, owner: str, id: str) -> bool:
-        """Deletes a response with its index entries, work and events. Returns whether it existed."""
         ...
 
     async def find_items(self, owner: str, item_ids: Sequence[str]) -> dict[str, int]:
@@ -82,6 +63,33 @@ class Store(WorkStore, ConversationStore, UsageStore, Protocol):
         """Returns, in one query, the outputs of the first response that has each of these items, and of the only
         response that has each of these calls; oldest first. Beyond `limit` bytes the oldest are omitted and not
         read."""
+        ...
+
+    async def read_all_entries(self, owner: str, id: str, limit: int, *, drops_oldest: bool) -> Excerpt | None:
+        """Returns all entries of a conversation: see `ConversationStore`."""
+        ...
+
+
+class Store(HistoryStore, WorkStore, ConversationStore, UsageStore, Protocol):
+    """Stores responses, work, conversations and usage. All methods may be called from any task of one event loop. The
+    names of coroutine methods are values of the metric label `operation`."""
+
+    async def save(
+        self,
+        owner: str,
+        record: ResponseRecord,
+        item_ids: Sequence[str],
+        call_ids: Sequence[str],
+        *,
+        addition: ConversationAddition | None = None,
+    ) -> None:
+        """Saves a response. It is durable when this returns. A record with the same owner and id is replaced. Its items
+        are indexed by `item_ids` and `call_ids`. `addition` is saved in the same transaction, if the conversation still
+        exists."""
+        ...
+
+    async def delete(self, owner: str, id: str) -> bool:
+        """Deletes a response with its index entries, work and events. Returns whether it existed."""
         ...
 
     async def prune(self, *, before: int | None, keep: int | None, batch_size: int = 100) -> int:

@@ -1,0 +1,268 @@
+"""Prepares the data of a turn: from the client's body, through the history that it continues, to the upstream's body.
+
+This is the work of a request that takes time. It asks a `PreparationHost` for everything that is not in the body, so it
+runs in the process of the gateway or, for large bodies, in another one (`worker_pool`).
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
+
+from antiphon.dialects.common.original_form import without_restored_losses
+from antiphon.dialects.common.refused_reasoning import RefusedPart
+from antiphon.dialects.registry import CLIENT_DIALECTS, SERVER_DIALECTS
+from antiphon.errors import ClientFault
+from antiphon.gateway.client_body import ClientBody, InputLimits, check_input, read_client_body
+from antiphon.gateway.compaction import CompactionOpener
+from antiphon.gateway.history import (
+    CALLS,
+    COMPACTION_KINDS,
+    OUTPUTS,
+    HistorySource,
+    PastTurns,
+    resolve_history,
+)
+from antiphon.gateway.managed_turn import ContextPlan
+from antiphon.gateway.planning import has_trigger, plan_context
+from antiphon.gateway.preparation import (
+    OriginalRequest,
+    PreparedRequest,
+    RetryRequest,
+    TranslationPlan,
+    prepare_request,
+    prepare_retry,
+)
+from antiphon.gateway.recording import RecordedInput, input_with_ids
+from antiphon.gateway.restore_reasoning import find_missing_reasoning
+from antiphon.gateway.sealing import Seal
+from antiphon.gateway.tool_choice import check_a_tool_is_left, check_tool_choice
+from antiphon.protocol import codec
+from antiphon.protocol.items import ItemParam, ItemReference
+from antiphon.protocol.losses import Loss, Losses
+from antiphon.protocol.request import Request, conversation_id_of, input_items
+from antiphon.protocol.stamps import Stamps
+
+
+class TurnOutline(Struct, frozen=True, kw_only=True):
+    """The facts of a request that decide where it goes and what it may look up."""
+
+    model: str | None
+    streams: bool
+    is_stored: bool  # unless the gateway stores nothing
+    previous_response_id: str | None
+    has_conversation: bool
+    is_warm_up: bool  # `generate: false`
+
+
+class Directions(Struct, frozen=True, kw_only=True):
+    """How the gateway wants a request to be prepared."""
+
+    model: str  # the client's name of the model, or the default
+    upstream: str  # its name
+    plan: TranslationPlan
+    strict: bool  # refuse lossy translation
+    maker: str | None  # the maker of the reasoning that the upstream wants back
+    limits: InputLimits
+    keeps_history: bool  # the turn is recorded although it is not stored
+    is_traced: bool
+
+
+class PreparationHost(Protocol):
+    """The gateway, as the preparation of one turn sees it."""
+
+    @property
+    def seal(self) -> Seal: ...
+
+    @property
+    def stamps(self) -> Stamps: ...
+
+    async def direct(self, outline: TurnOutline) -> Directions:
+        """Routes the request, or raises the client's error."""
+        ...
+
+    async def history_source(self) -> HistorySource:
+        """The source of what the request refers to. Called after `direct`."""
+        ...
+
+    async def context_size(self) -> int | None:
+        """The context size of the routed model, if it is known."""
+        ...
+
+
+class TurnData(Struct, kw_only=True):
+    """The data of a prepared turn."""
+
+    prepared: PreparedRequest
+    losses: Losses  # all losses so far
+    past_turns: PastTurns
+    conversation_id: str | None
+    recorded_input: RecordedInput | None  # None: the turn is not recorded
+    context_plan: ContextPlan | None  # None: the conversation is sent as it is
+    hub_request: bytes | None  # for the trace
+    queued_request: bytes | None  # for the background queue
+    is_warm_up: bool
+    can_retry: bool = False  # another process can prepare it again; else `prepared.retry_source` says so
+
+
+class _History(Struct, frozen=True, kw_only=True):
+    """A request whose input is the whole conversation."""
+
+    request: Request
+    new_items: list[ItemParam] | None = None  # None: the input of the request, which continues nothing
+    past_turns: PastTurns = []
+    sealed_items: list[ItemParam] | None = None  # None: there is no compaction in the conversation
+
+
+async def prepare_data(body: ClientBody, host: PreparationHost) -> TurnData:
+    """Prepares the data of a turn, or raises the client's error. Nothing is sent to the upstream."""
+    request, losses = read_client_body(body)
+    outline = outline_of(request)
+    directions = await host.direct(outline)
+    plan = directions.plan
+    check_input(request, directions.limits, CLIENT_DIALECTS[body.dialect].input_field)
+    if request.model != directions.model or request.generate is not UNSET:
+        request = replace(request, model=directions.model, generate=UNSET)
+    original = OriginalRequest(body.dialect, body.content) if body.form == "turn" else None
+    translation_losses = list(losses) if directions.strict else []
+    if request.stream_options and not request.stream:
+        raise ClientFault("stream_options: allowed only with `stream: true`", param="stream_options")
+    conversation_id = conversation_id_of(request)
+    history = await _resolve_history(request, host, directions, losses)
+    if request.tool_choice:
+        check_tool_choice(history.request, FIELD_OF_TOOL_CHOICE.get(body.dialect, "tool_choice"))
+    context_plan = await _plan_context(history, host, losses)
+    full_request = history.request if context_plan is None else context_plan.request
+    prepared = prepare_request(full_request, plan, original)
+    if original is not None and original.dialect == plan.profile.dialect and len(losses):
+        losses = without_restored_losses(losses, original.body, prepared.body)
+        translation_losses = [loss for loss in translation_losses if loss in losses]
+    if directions.strict:
+        _refuse_losses([*translation_losses, *prepared.losses])
+    if original is not None and CLIENT_DIALECTS[original.dialect].needs_a_tool:
+        check_a_tool_is_left(full_request, prepared.losses, directions.upstream)
+    if context_plan is not None and context_plan.compacts:
+        prepared.losses = Losses()  # the compacted conversation is translated later
+    prepared.losses.extend(losses)
+    is_recorded = plan.is_stored or conversation_id is not None or directions.keeps_history
+    new_items = history.new_items
+    return TurnData(
+        prepared=prepared,
+        losses=prepared.losses,
+        past_turns=history.past_turns,
+        conversation_id=conversation_id,
+        recorded_input=input_with_ids(input_items(history.request) if new_items is None else new_items, host.stamps)
+        if is_recorded
+        else None,
+        context_plan=context_plan,
+        hub_request=codec.encode(full_request) if directions.is_traced else None,
+        queued_request=_encode_for_queue(request) if request.background else None,
+        is_warm_up=outline.is_warm_up,
+    )
+
+
+async def prepare_retry_data(body: ClientBody, host: PreparationHost, refused: RefusedPart) -> RetryRequest | None:
+    """Prepares a turn again, without a part that the upstream refused; None if it has no such part."""
+    prepared = (await prepare_data(body, host)).prepared
+    if prepared.retry_source is None:
+        return None
+    return prepare_retry(prepared.retry_source, prepared.plan, refused, prepared.original)
+
+
+def outline_of(request: Request) -> TurnOutline:
+    return TurnOutline(
+        model=request.model or None,
+        streams=bool(request.stream),
+        is_stored=request.store is not False,
+        previous_response_id=request.previous_response_id or None,
+        has_conversation=bool(request.conversation),
+        is_warm_up=request.generate is False,
+    )
+
+
+def is_self_contained(request: Request) -> bool:
+    """Whether a request can be sent without any lookup. Quick to check for most requests."""
+    if request.previous_response_id or request.conversation:
+        return False
+    if type(request.input) is not list:
+        return True
+    call_ids: set[str] = set()
+    for item in request.input:
+        kind = type(item)  # `isinstance` costs ten times as much, and this runs for every item of every request
+        if kind in CALL_KINDS:
+            call_ids.add(item.call_id)  # type: ignore[union-attr, arg-type]
+        elif kind in DEPENDENT_KINDS and getattr(item, "call_id", None) not in call_ids:
+            return False
+    return True
+
+
+def lacks_reasoning(request: Request) -> bool:
+    """Whether the history has a call or a reasoning item without its sealed reasoning."""
+    return type(request.input) is list and any(find_missing_reasoning(request.input))
+
+
+async def _resolve_history(request: Request, host: PreparationHost, directions: Directions, losses: Losses) -> _History:
+    """Loads what the request refers to, and the sealed reasoning that the upstream wants back."""
+    profile = directions.plan.profile
+    maker = directions.maker if directions.plan.is_stored else None
+    if is_self_contained(request) and (maker is None or not lacks_reasoning(request)):
+        return _History(request=request)
+    archive = await host.history_source()
+    opener = CompactionOpener(
+        seal=host.seal,
+        owner=archive.owner,
+        keeps_foreign=SERVER_DIALECTS[profile.dialect].opens_foreign_compaction,
+    )
+    allow_orphans = getattr(profile.wire, "orphan_outputs", "error") != "error"
+    resolved = await resolve_history(request, archive, allow_orphans=allow_orphans, opener=opener, maker=maker)
+    losses.extend(resolved.losses)
+    return _History(
+        request=resolved.request,
+        new_items=resolved.new_items,
+        past_turns=resolved.past_turns,
+        sealed_items=resolved.sealed_items,
+    )
+
+
+async def _plan_context(history: _History, host: PreparationHost, losses: Losses) -> ContextPlan | None:
+    """Plans how the conversation is shortened; None if it is sent as it is."""
+    request, new_items = history.request, history.new_items
+    if not needs_context_plan(request, new_items):
+        return None
+    if new_items is None:
+        new_items = input_items(request)
+    sealed_items = new_items if history.sealed_items is None else history.sealed_items
+    return await plan_context(request, sealed_items, new_items, host.seal, host.context_size, losses)
+
+
+def needs_context_plan(request: Request, new_items: list[ItemParam] | None) -> bool:
+    """Whether a request asks for compaction or truncation. `new_items` are known if its history was resolved."""
+    return (
+        bool(request.context_management)
+        or request.truncation == "auto"
+        or (new_items is not None and has_trigger(new_items))
+    )
+
+
+def _encode_for_queue(request: Request) -> bytes:
+    """The runner always streams, whatever this client wants. A later change of the default model has no effect."""
+    return codec.encode(replace(request, stream=UNSET, stream_options=UNSET))
+
+
+def _refuse_losses(losses: list[Loss]) -> None:
+    """REQ-6: refuses translation losses. What `truncation` drops at the client's request is no translation loss."""
+    if losses:
+        listed = "; ".join(map(str, losses[:MAX_LISTED_LOSSES])) + ("; …" if len(losses) > MAX_LISTED_LOSSES else "")
+        raise ClientFault(
+            f"strict mode: the request cannot be translated without loss: {listed}",
+            code="lossy_translation",
+            param=losses[0].path,
+        )
+
+
+FIELD_OF_TOOL_CHOICE: Final = {"gemini": "toolConfig.functionCallingConfig"}  # where it is not `tool_choice`
+MAX_LISTED_LOSSES: Final = 20  # losses in an error message
+CALL_KINDS: Final[frozenset[type]] = frozenset(CALLS)
+DEPENDENT_KINDS: Final[frozenset[type]] = frozenset({ItemReference, *COMPACTION_KINDS, *OUTPUTS})

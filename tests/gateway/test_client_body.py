@@ -1,0 +1,143 @@
+"""`gateway/client_body` and `gateway/create_message`: bodies of every form are read, and the limits of one request."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from antiphon.dialects.registry import CLIENT_DIALECTS
+from antiphon.errors import ApiError, InvalidValue
+from antiphon.gateway.client_body import ClientBody, InputLimits, check_input, read_client_body
+from antiphon.gateway.create_message import InvalidMessage, decode_create_message
+
+LIMITS = InputLimits(max_items=3, max_tools=2)
+TOOL: dict[str, Any] = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+PATHS = {
+    "responses": "/v1/responses",
+    "chat": "/v1/chat/completions",
+    "messages": "/v1/messages",
+    "gemini": "/v1beta/models/m:generateContent",
+    "ollama": "/api/chat",
+    "vscode": "/v1/vscode/chat",
+}
+
+
+def body_with(dialect: str, messages: int, tools: int = 0) -> ClientBody:
+    """A body with this many messages and tools, in the client's own words."""
+    fields: dict[str, Any]
+    match dialect:
+        case "responses":
+            fields = {
+                "input": [{"role": "user", "content": "Hi"}] * messages,
+                "tools": [{"type": "function", **TOOL["function"]}] * tools,
+            }
+        case "gemini":
+            declarations = [{"name": f"f{number}"} for number in range(tools)]
+            fields = {
+                "contents": [{"role": role, "parts": [{"text": "Hi"}]} for role in turns(messages, "model")],
+                "tools": [{"functionDeclarations": declarations}] if tools else [],
+            }
+        case "messages":
+            fields = {
+                "max_tokens": 16,
+                "messages": [{"role": role, "content": "Hi"} for role in turns(messages, "assistant")],
+                "tools": [{"name": f"f{number}", "input_schema": {"type": "object"}} for number in range(tools)],
+            }
+        case "vscode":
+            fields = {
+                "messages": [{"role": 1, "content": [{"kind": "text", "value": "Hi"}]}] * messages,
+                "options": {"tools": [{"name": f"f{number}", "description": "x"} for number in range(tools)]},
+            }
+        case _:
+            fields = {"messages": [{"role": "user", "content": "Hi"}] * messages, "tools": [TOOL] * tools}
+    content = msgspec.json.encode({"model": "m", **fields})
+    return ClientBody(content=content, dialect=dialect, path=PATHS[dialect])  # type: ignore[arg-type]
+
+
+def turns(count: int, other: str) -> list[str]:
+    return ["user" if number % 2 == 0 else other for number in range(count)]
+
+
+def refusal(body: ClientBody) -> InvalidValue:
+    request, _ = read_client_body(body)
+    with pytest.raises(InvalidValue) as caught:
+        check_input(request, LIMITS, CLIENT_DIALECTS[body.dialect].input_field)
+    return caught.value
+
+
+@pytest.mark.parametrize("dialect", list(PATHS))
+def test_items_over_the_limit_are_refused_in_the_words_of_the_client(dialect: str) -> None:
+    allowed = body_with(dialect, 3)
+    check_input(read_client_body(allowed)[0], LIMITS, "")
+    error = refusal(body_with(dialect, 4))
+    field = {"responses": "input", "gemini": "contents"}.get(dialect, "messages")
+    assert (error.status, error.code, error.param) == (400, "invalid_value", field)
+    assert error.message == f"{field}: expected at most 3 items in one request, got 4"
+
+
+@pytest.mark.parametrize("dialect", [name for name in PATHS if name != "vscode"])
+def test_tools_over_the_limit_are_refused(dialect: str) -> None:
+    check_input(read_client_body(body_with(dialect, 1, 2))[0], LIMITS, "")
+    error = refusal(body_with(dialect, 1, 3))
+    assert (error.status, error.code, error.param) == (400, "invalid_value", "tools")
+
+
+def test_text_input_is_one_item() -> None:
+    body = ClientBody(content=b'{"input": "Hi"}', path="/v1/responses")
+    check_input(read_client_body(body)[0], InputLimits(max_items=1, max_tools=1), "input")
+
+
+def test_count_is_read_without_side_effects() -> None:
+    content = b'{"model":"m","input":[{"role":"user","content":"Hi"},{"type":"compaction_trigger"}],"stream":true}'
+    request, _ = read_client_body(ClientBody(content=content, form="count", path="/v1/responses/input_tokens"))
+    assert (request.store, request.stream) == (False, msgspec.UNSET)
+    assert isinstance(request.input, list)
+    assert len(request.input) == 1
+    request, _ = read_client_body(ClientBody(content=b'{"input":"Hi"}', form="count", path="/v1/responses"))
+    assert request.input == "Hi"
+
+
+def test_count_reads_the_turn_inside_a_body_of_gemini() -> None:
+    turn = {"model": "models/m", "contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}
+    content = msgspec.json.encode({"generateContentRequest": turn})
+    path = "/v1beta/models/m:countTokens"
+    request, _ = read_client_body(ClientBody(content=content, form="count", dialect="gemini", path=path))
+    assert request.model == "m"
+
+
+def test_messages_and_stored_requests_are_streamed() -> None:
+    message = b'{"type":"response.create","model":"m","input":"Hi","stream":false}'
+    assert read_client_body(ClientBody(content=message, form="message"))[0].stream is True
+    assert read_client_body(ClientBody(content=b'{"model":"m","input":"Hi"}', form="stored"))[0].stream is True
+
+
+@pytest.mark.parametrize(
+    ("message", "param"),
+    [
+        (b'{"type":"response.create","stream_options":{},"previous_response_id":"resp_1"}', "stream_options"),
+        (b'{"type":"response.create","background":true,"previous_response_id":"resp_1"}', "background"),
+        (b'{"type":"response.create","stream_options":1,"previous_response_id":"resp_1","x":1}', "stream_options"),
+        (b'{"type":"other","previous_response_id":"resp_1"}', "type"),
+        (b'{"type":5,"previous_response_id":"resp_1"}', "type"),
+        (b'{"previous_response_id":"resp_1"}', "type"),
+    ],
+)
+def test_invalid_message_names_the_response_that_it_continues(message: bytes, param: str) -> None:
+    """WS-7."""
+    with pytest.raises(InvalidMessage) as caught:
+        decode_create_message(message)
+    assert caught.value.previous_id == "resp_1"
+    assert caught.value.error.param == param
+
+
+@pytest.mark.parametrize("message", [b"[]", b"{", b'{"type":"response.create","background":true}'])
+def test_invalid_message_that_continues_nothing_raises_its_error(message: bytes) -> None:
+    with pytest.raises(ApiError):
+        decode_create_message(message)
+
+
+def test_message_with_unknown_fields_is_read() -> None:
+    request = decode_create_message(b'{"type":"response.create","model":"m","input":"Hi","x":1,"stream":true}')
+    assert (request.model, request.input) == ("m", "Hi")
