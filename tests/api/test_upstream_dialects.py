@@ -204,3 +204,39 @@ def test_client_keeps_the_form_of_its_request_in_strict_mode() -> None:
         answer = gateway.post({**CHAT.asked, "messages": [message]}, CHAT.path)
         assert upstream.received[0].json["messages"] == [message]
     assert answer.json()["unknown"] == {"a": None}
+
+
+def test_json_object_with_a_schema_keeps_its_schema() -> None:
+    """REQ-1: a chat server gets the client's own form, a server of another dialect enforces the schema."""
+    format = {"type": "json_object", "schema": {"type": "object", "properties": {"a": {"type": "string"}}}}
+    with ChatServer(strict=False) as upstream, running(one_upstream(upstream.base_url, losses="strict")) as gateway:
+        assert gateway.post({**CHAT.asked, "response_format": format}, CHAT.path).status_code == 200
+        assert upstream.received[0].json["response_format"] == format
+    with meeting("gemini", losses="strict") as (gateway, server):
+        assert gateway.post({**CHAT.asked, "response_format": format}, CHAT.path).status_code == 200
+        assert server.received[0].json["generationConfig"]["responseJsonSchema"] == format["schema"]
+
+
+EXTRA_FIELDS: dict[str, Any] = {
+    "top_k": 5,
+    "seed": 7,
+    "structured_outputs": {"choice": ["a", "b"]},
+    "chat_template_kwargs": {"enable_thinking": False},
+    "repetition_penalty": 1.1,
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_extra_fields_of_a_responses_client_reach_a_chat_server(stream: bool) -> None:
+    """REQ-6, F-4: those that the profile lists; all others are losses."""
+    asked = {"model": "mock-1", "input": "Hi", "stream": stream, **EXTRA_FIELDS}
+    with ChatServer() as upstream, running(one_upstream(upstream.base_url)) as gateway:
+        answer = gateway.post({**asked, "made_up": 1})
+        assert answer.headers["antiphon-losses"] == "1; made_up"
+        assert EXTRA_FIELDS.items() <= upstream.received[0].json.items()
+        assert "made_up" not in upstream.received[0].json
+    with ChatServer(strict_fields=True) as upstream:
+        with running(one_upstream(upstream.base_url, profile="groq")) as gateway:
+            answer = gateway.post(asked)
+            assert (answer.status_code, answer.headers["antiphon-losses"][:3]) == (200, "5; ")
+        assert upstream.refusals == []

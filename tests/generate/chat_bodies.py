@@ -62,7 +62,7 @@ def wires(**fixed: Any) -> st.SearchStrategy[ChatWire]:
         "strict_tools": st.booleans(),
         "stream_usage": st.booleans(),
         "fields": st.sampled_from([FIELDS, FIELDS[:4], ()]),
-        "pass_fields": st.sampled_from([(), ("top_k",)]),
+        "extra_fields": st.sampled_from([(), ("top_k",)]),
     }
     wires = st.builds(ChatWire, **{**options, **{name: st.just(value) for name, value in fixed.items()}})
     return wires.filter(_is_consistent)

@@ -30,7 +30,7 @@ dialect = "chat"
 quirks = ["developer_as_system", { name = "reasoning_as_text", before = "(", after = ")" }]
 [wire]
 max_tokens = "max_completion_tokens"
-pass_fields = ["top_k"]
+extra_fields = ["top_k"]
 """
 # D-1: what one gateway of this API accepts, found by experiments.
 D1 = """
@@ -117,7 +117,7 @@ def test_profile_has_its_quirks_and_wire_options() -> None:
     assert profile.quirks[1].options == ReasoningAsTextOptions(before="(", after=")")
     assert isinstance(profile.wire, ChatWire)
     assert profile.wire.max_tokens == "max_completion_tokens"
-    assert list(profile.wire.pass_fields) == ["top_k"]
+    assert list(profile.wire.extra_fields) == ["top_k"]
     assert profile.wire.system == ChatWire().system
 
 
@@ -156,7 +156,7 @@ max_tokens = "max_tokens"
     assert (profile.name, profile.about, profile.dialect) == ("child", "a child", "chat")
     assert isinstance(profile.wire, ChatWire)
     assert (profile.wire.system, profile.wire.max_tokens) == ("first", "max_tokens")
-    assert list(profile.wire.pass_fields) == ["top_k"]
+    assert list(profile.wire.extra_fields) == ["top_k"]
 
 
 def test_child_profile_can_remove_a_quirk_and_a_grandchild_add_it_again() -> None:

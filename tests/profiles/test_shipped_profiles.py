@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
+from msgspec import Raw
 from tests.profiles.requests import requests
 
 import antiphon
 from antiphon.dialects.chat.wire import ChatWire
+from antiphon.dialects.messages.wire import MessagesWire
 from antiphon.dialects.registry import SERVER_DIALECTS
 from antiphon.dialects.responses.wire import ResponsesWire
 from antiphon.profiles import load_profile, profile_names
@@ -84,3 +88,72 @@ def test_provider_names_occur_only_in_profiles() -> None:
     assert matches == [], (
         "provider names outside profiles/; say what the server does instead of who it is:\n" + "\n".join(matches)
     )
+
+
+FIVE_FIELDS = ("top_k", "seed", "structured_outputs", "chat_template_kwargs", "repetition_penalty")
+NOT_IN_GENERAL = "min_p"
+
+
+def extra_fields_of(name: str) -> tuple[str, ...]:
+    wire = load_profile(name).wire
+    assert isinstance(wire, (ChatWire, ResponsesWire, MessagesWire))
+    return wire.extra_fields
+
+
+@pytest.mark.parametrize("name", [name for name in profile_names() if load_profile(name).dialect == "chat"])
+@pytest.mark.parametrize("field", [*FIVE_FIELDS, NOT_IN_GENERAL, "made_up"])
+def test_extra_field_of_a_responses_client_is_sent_if_listed_and_else_a_loss(name: str, field: str) -> None:
+    """REQ-6, F-4."""
+    profile = load_profile(name)
+    request = Request(model="m", input="hi", extra={field: Raw(b'{"a": 1}')})
+    body, losses = SERVER_DIALECTS["chat"].request_from_hub(request, profile.wire)
+    is_listed = field in extra_fields_of(name)
+    assert (field in json.loads(body)) == is_listed
+    assert [loss.path for loss in losses] == ([] if is_listed else [field])
+
+
+@pytest.mark.parametrize("name", ["chat", "vllm", "llama.cpp"])
+def test_servers_that_ignore_unknown_fields_get_the_five_extra_fields(name: str) -> None:
+    assert set(FIVE_FIELDS) <= set(extra_fields_of(name))
+
+
+@pytest.mark.parametrize("name", ["deepseek", "groq", "mistral", "ollama", "openai", "azure", "anthropic"])
+def test_servers_that_refuse_unknown_fields_get_no_extra_fields(name: str) -> None:
+    assert list(extra_fields_of(name)) == []
+
+
+@pytest.mark.parametrize("client_name", ["chat:top_k", "messages:top_k", "gemini:topK", "ollama:top_k"])
+def test_top_k_of_every_client_reaches_llama_cpp(client_name: str) -> None:
+    """REQ-7: its Responses API accepts it; others do not."""
+    request = Request(model="m", input="hi", extra={client_name: Raw(b"5")})
+    body, losses = SERVER_DIALECTS["responses"].request_from_hub(request, load_profile("llama.cpp").wire)
+    assert (json.loads(body)["top_k"], list(losses)) == (5, [])
+    body, losses = SERVER_DIALECTS["responses"].request_from_hub(request, load_profile("openai").wire)
+    assert "top_k" not in json.loads(body)
+    assert len(losses) == 1
+
+
+def test_extra_field_that_two_clients_set_is_sent_once() -> None:
+    """REQ-7: the client's own field has precedence over that of another dialect, which is a loss."""
+    request = Request(model="m", input="hi", extra={"top_k": Raw(b"5"), "chat:top_k": Raw(b"6")})
+    body, losses = SERVER_DIALECTS["responses"].request_from_hub(request, load_profile("llama.cpp").wire)
+    assert (json.loads(body)["top_k"], [loss.path for loss in losses]) == (5, ["top_k"])
+
+
+@pytest.mark.parametrize(
+    ("name", "sent", "lost"),
+    [
+        ("gemini", {"generationConfig": {"seed": 7, "topK": 5}}, []),
+        ("messages", {"top_k": 5}, ["seed"]),
+        ("ollama-native", {"options": {"seed": 7, "top_k": 5}}, []),
+    ],
+)
+def test_seed_and_top_k_of_a_responses_client_reach_servers_that_have_them(
+    name: str, sent: dict[str, Any], lost: list[str]
+) -> None:
+    """REQ-5, F-4."""
+    request = Request(model="m", input="hi", extra={"seed": Raw(b"7"), "top_k": Raw(b"5")})
+    profile = load_profile(name)
+    body, losses = SERVER_DIALECTS[profile.dialect].request_from_hub(request, profile.wire)
+    assert sent.items() <= json.loads(body).items()
+    assert [loss.path for loss in losses] == lost

@@ -79,6 +79,8 @@ def test_response_formats_are_flat_in_the_hub_REQ1() -> None:
         format=JsonObjectFormat(), verbosity=UNSET
     )
     assert taken(response_format={"type": "text"})[0].text == TextParam(format=TextFormat(), verbosity=UNSET)
+    invalid = {"type": "json_object", "schema": "none"}
+    assert isinstance(_text_of(taken(response_format=invalid)[0]).format, JsonObjectFormat)
     assert taken(response_format=None)[0].text is UNSET
     assert not losses
     grammar = {"type": "grammar", "grammar": "x"}
@@ -89,6 +91,21 @@ def test_response_formats_are_flat_in_the_hub_REQ1() -> None:
     x = {"x": 1}
     odd = {"type": "json_schema", "json_schema": {**schema, **x}, **x}
     assert taken(response_format=odd)[1] == ["response_format.x", "response_format.json_schema.x"]
+
+
+def test_json_object_with_a_schema_is_a_schema_in_the_hub_REQ1() -> None:
+    format = {"type": "json_object", "schema": {"type": "object"}, "x": 1}
+    request, losses = taken(response_format=format)
+    assert _text_of(request).format == JsonSchemaFormatParam(
+        name="response", schema={"type": "object"}, extra={"x": Raw(b"1")}
+    )
+    assert _extra(request) == {"chat:json_object_schema": True}
+    assert not losses
+
+
+def _text_of(request: Request) -> TextParam:
+    assert isinstance(request.text, TextParam)
+    return request.text
 
 
 def test_stream_options_are_kept_for_the_stream_writer() -> None:

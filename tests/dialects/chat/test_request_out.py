@@ -181,13 +181,13 @@ def test_fields_of_a_chat_client_reach_a_chat_server_REQ7() -> None:
 
 
 def test_other_unknown_fields_are_sent_if_the_profile_allows_REQ6() -> None:
-    assert sent(ChatWire(pass_fields=("top_k",)), extra={"top_k": Raw(b"5")}) == ({"top_k": 5}, [])
+    assert sent(ChatWire(extra_fields=("top_k",)), extra={"top_k": Raw(b"5")}) == ({"top_k": 5}, [])
     assert sent(extra={"top_k": Raw(b"5")}) == ({}, ["top_k"])
 
 
 @pytest.mark.parametrize("name", ["chat:model", "chat:messages", "chat:stream", "chat:temperature", "n"])
 def test_unknown_field_never_overrides_a_known_one(name: str) -> None:
-    body, losses = sent(ChatWire(pass_fields=("n",)), temperature=0.5, extra={name: Raw(b"2")})
+    body, losses = sent(ChatWire(extra_fields=("n",)), temperature=0.5, extra={name: Raw(b"2")})
     assert body == {"temperature": 0.5}
     assert losses == [name]
 
@@ -204,7 +204,7 @@ def test_stop_sequences_of_other_clients_become_stop_REQ5(name: str) -> None:
 
 def test_seed_and_top_k_of_other_clients_are_sent_if_supported_REQ5() -> None:
     extra = {"gemini:seed": Raw(b"7"), "gemini:topK": Raw(b"5")}
-    assert sent(ChatWire(pass_fields=("top_k",)), extra=extra) == ({"seed": 7, "top_k": 5}, [])
+    assert sent(ChatWire(extra_fields=("top_k",)), extra=extra) == ({"seed": 7, "top_k": 5}, [])
     assert sent(extra={"messages:top_k": Raw(b"5")}) == ({}, ["messages:top_k"])
 
 

@@ -185,7 +185,7 @@ def test_stream_options_of_chat_clients_are_no_loss() -> None:
 def test_unknown_fields_pass_if_the_profile_allows() -> None:
     """REQ-7."""
     body, losses = request_from_hub(
-        Request(model="m", input="q", extra={"seed": raw(1)}), MessagesWire(pass_fields=("seed",))
+        Request(model="m", input="q", extra={"seed": raw(1)}), MessagesWire(extra_fields=("seed",))
     )
     assert (json.loads(body)["seed"], list(losses)) == (1, [])
 

@@ -7,14 +7,17 @@ are kept in the hub as `extra["chat:name"]` (REQ-7).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, TypeVar, get_args
+from typing import Any, Final, TypeVar, get_args
 
+import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from antiphon.dialects.chat.history_in import history_to_hub
 from antiphon.dialects.chat.reasoning import effort_of_settings
 from antiphon.dialects.chat.tools_in import tool_choice_to_hub, tools_to_hub
 from antiphon.dialects.chat.wire import (
+    DEFAULT_SCHEMA_NAME,
+    JSON_OBJECT_SCHEMA,
     PREFIX,
     REASONING_SETTINGS,
     STREAM_OPTIONS,
@@ -32,6 +35,7 @@ from antiphon.protocol import codec
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import (
     ENCRYPTED_IF_ANY,
+    JsonObjectFormat,
     JsonSchemaFormatParam,
     PromptCacheOptions,
     ReasoningConfigParam,
@@ -109,6 +113,11 @@ def _format_to_hub(chat: RequestIn, losses: Losses, extra: dict[str, Raw]) -> Te
                 schema=json_schema.schema,
                 strict=json_schema.strict,
             )
+        case JsonObjectFormat(extra=dict() as members) if isinstance(schema := _decode_schema(members), dict):
+            # llama.cpp and Together have schemas in this form; chat servers get it back.
+            others = {name: raw for name, raw in members.items() if name != SCHEMA}
+            extra[JSON_OBJECT_SCHEMA] = TRUE
+            return JsonSchemaFormatParam(name=DEFAULT_SCHEMA_NAME, schema=schema, extra=others or UNSET)
         case UnknownFormat(raw=raw):
             extra[PREFIX + "response_format"] = raw
             return UNSET
@@ -116,6 +125,10 @@ def _format_to_hub(chat: RequestIn, losses: Losses, extra: dict[str, Raw]) -> Te
             return UNSET
         case format:
             return format
+
+
+def _decode_schema(members: dict[str, Raw]) -> Any:
+    return msgspec.json.decode(members.get(SCHEMA, NULL))
 
 
 def _cache_options_to_hub(chat: RequestIn, losses: Losses) -> PromptCacheOptions | None | UnsetType:
@@ -149,5 +162,8 @@ def _hub_value(
     return words.get(value, UNSET)
 
 
+SCHEMA: Final = "schema"
+NULL: Final = Raw(b"null")
+TRUE: Final = Raw(b"true")
 VERBOSITY_OF_WORD: Final[dict[str, Verbosity]] = {word: word for word in get_args(Verbosity)}
 TIER_OF_WORD: Final[dict[str, ServiceTier]] = {word: word for word in get_args(ServiceTier)}

@@ -17,6 +17,8 @@ from antiphon.dialects.chat.history_out import history_from_hub
 from antiphon.dialects.chat.reasoning import effort_of_settings
 from antiphon.dialects.chat.tools_out import report_tool_loss, tool_choice_from_hub, tools_from_hub
 from antiphon.dialects.chat.wire import (
+    DEFAULT_SCHEMA_NAME,
+    JSON_OBJECT_SCHEMA,
     PREFIX,
     REASONING_SETTINGS,
     STREAM_OPTIONS,
@@ -127,6 +129,8 @@ def _format_from_hub(
         raise UnsupportedParameter("text.format: the server supports only text output", param="text.format")
     if isinstance(format, JsonObjectFormat):
         return ResponseFormatOut(type="json_object")
+    if JSON_OBJECT_SCHEMA in (request.extra or ()):
+        return ResponseFormatOut(type="json_object", schema=format.schema or UNSET)
     if wire.json_output == "json_object":
         losses.add(
             "text.format",
@@ -138,7 +142,7 @@ def _format_from_hub(
     return ResponseFormatOut(
         type="json_schema",
         json_schema=JsonSchemaOut(
-            name=format.name or "response",
+            name=format.name or DEFAULT_SCHEMA_NAME,
             description=format.description or UNSET,
             schema=format.schema or UNSET,
             strict=UNSET if format.strict is None else format.strict,
@@ -219,13 +223,13 @@ def _effort(request: Request, wire: ChatWire, losses: Losses) -> ReasoningEffort
 
 
 def _extra_from_hub(request: Request, body: RequestOut, wire: ChatWire, losses: Losses) -> dict[str, Raw]:
-    """Return the unknown fields to send: those of chat clients, and those that the profile allows."""
+    """Return the unknown fields to send: those of chat clients, and those that the profile lists."""
     extra_fields: dict[str, Raw] = {}
     for name, raw in (request.extra or {}).items():
         equivalent_name = EQUIVALENT_FIELDS.get(name, "")
         wire_name = (
             equivalent_name
-            if equivalent_name in wire.fields or equivalent_name in wire.pass_fields
+            if equivalent_name in wire.fields or equivalent_name in wire.extra_fields
             else name.removeprefix(PREFIX)
         )
         if name == STREAM_OPTIONS or (name != REASONING_SETTINGS and is_handled_by_gateway(name, raw, request)):
@@ -234,7 +238,7 @@ def _extra_from_hub(request: Request, body: RequestOut, wire: ChatWire, losses: 
             wire_name in RequestOut.__struct_fields__ and getattr(body, wire_name) is not UNSET
         ):
             losses.add(name, f"the field {name!r}", f"another field sets {wire_name!r}")
-        elif wire_name != name or wire_name in wire.pass_fields:
+        elif wire_name != name or wire_name in wire.extra_fields:
             extra_fields[wire_name] = raw
         else:
             losses.add(name, f"the unknown field {name!r}", "it is unknown whether the server accepts it")

@@ -58,6 +58,10 @@ PARTS_FIELD: Final = "chat:parts"
 REASONING_SETTINGS: Final = "chat:reasoning"
 #: In the `extra` of a reasoning item: the reasoning details that a Chat client sent, if they contain only text.
 REASONING_DETAILS: Final = "chat:reasoning_details"
+#: In the `extra` of a request: the schema of the output format came with the type `json_object`.
+JSON_OBJECT_SCHEMA: Final = "chat:json_object_schema"
+#: The name of an output schema without a name, because servers require one.
+DEFAULT_SCHEMA_NAME: Final = "response"
 
 
 class ChatWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -122,8 +126,8 @@ class ChatWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         "metadata",
         "service_tier",
     )
-    #: Unknown fields of the client's request that are sent to the server, such as `top_k`.
-    pass_fields: tuple[str, ...] = ()
+    #: Fields that the hub does not have and the server accepts from clients of every dialect, such as `top_k`.
+    extra_fields: tuple[str, ...] = ()
 
     @property
     def wants_reasoning_back(self) -> bool:
@@ -217,6 +221,7 @@ class JsonSchemaOut(Struct, frozen=True, kw_only=True, gc=False):
 class ResponseFormatOut(Struct, frozen=True, kw_only=True, gc=False):
     type: Literal["json_object", "json_schema"]
     json_schema: JsonSchemaOut | UnsetType = UNSET
+    schema: JsonSchema | UnsetType = UNSET  # of some servers, with the type `json_object`
 
 
 class RequestOut(Struct, frozen=True, kw_only=True, gc=False):

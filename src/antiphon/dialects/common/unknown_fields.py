@@ -68,7 +68,10 @@ HANDLED_FIELDS: Final = {
     "chat:reasoning": {"effort", "max_tokens", "enabled"},
 }
 #: Values of fields that mean what every server does without the field.
-DEFAULT_VALUES: Final[dict[str, tuple[Any, ...]]] = {"gemini:responseModalities": (["TEXT"], ["text"], [], None)}
+DEFAULT_VALUES: Final[dict[str, tuple[Any, ...]]] = {
+    "gemini:responseModalities": (["TEXT"], ["text"], [], None),
+    "chat:json_object_schema": (True,),
+}
 #: Fields that are handled only if the hub's effort carries them.
 EFFORT_FIELDS: Final = ("gemini:thinkingConfig", "chat:reasoning")
 #: Fields of one dialect that a field of the hub repeats.

@@ -270,6 +270,8 @@ UNSUPPORTED_FIELDS: Final = (
 EQUIVALENT_FIELDS: Final[dict[str, str]] = {
     "chat:stop": "stopSequences",
     "messages:stop_sequences": "stopSequences",
+    "seed": "seed",
+    "top_k": "topK",
     "chat:seed": "seed",
     "chat:top_k": "topK",
     "messages:top_k": "topK",

@@ -190,7 +190,7 @@ class _Settings:
                 continue
             if wire_name in RESERVED_FIELDS:
                 self._losses.add(name, f"the field {name!r}", f"another field sets {wire_name!r}")
-            elif wire_name != name or wire_name in self._wire.pass_fields:
+            elif wire_name != name or wire_name in self._wire.extra_fields:
                 extra_fields[wire_name] = raw
             else:
                 self._losses.add(name, f"the unknown field {name!r}", "it is unknown whether the server accepts it")
@@ -234,7 +234,7 @@ OUTPUT_CONFIG: Final = "messages:output_config"
 RESERVED_FIELDS: Final = ("model", "messages", "max_tokens", "system", "tools", "tool_choice", "stream")
 #: The names of a field in `extra`, for clients of this dialect and of others.
 SPELLINGS: Final = {
-    "top_k": ("messages:top_k", "chat:top_k", "gemini:topK", "ollama:top_k"),
+    "top_k": ("messages:top_k", "top_k", "chat:top_k", "gemini:topK", "ollama:top_k"),
     "stop_sequences": ("messages:stop_sequences", "chat:stop", "gemini:stopSequences", "ollama:stop"),
 }
 #: `auto` may use reserved capacity, as `priority` requests.

@@ -90,8 +90,8 @@ class MessagesWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     auto_cache: bool = False
     #: Optional request fields that the server accepts; others are reported as losses.
     fields: tuple[str, ...] = ("temperature", "top_p", "top_k", "stop_sequences", "metadata")
-    #: Unknown fields of the client's request that are sent on.
-    pass_fields: tuple[str, ...] = ()
+    #: Fields that the hub does not have and the server accepts from clients of every dialect.
+    extra_fields: tuple[str, ...] = ()
 
     def can_think(self, model: str) -> bool:
         """Whether the model can be asked for reasoning."""

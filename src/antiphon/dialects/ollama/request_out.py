@@ -425,6 +425,8 @@ EQUIVALENT_FIELDS: Final[dict[str, str]] = {
     "chat:stop": "stop",
     "messages:stop_sequences": "stop",
     "gemini:stopSequences": "stop",
+    "seed": "seed",
+    "top_k": "top_k",
     "chat:seed": "seed",
     "gemini:seed": "seed",
     "chat:top_k": "top_k",

@@ -93,7 +93,7 @@ def request_from_hub(request: Request, wire: ResponsesWire = ResponsesWire()) ->
     if isinstance(request.input, list):
         request = _InputRewriter(wire, losses, tools, accepts_marks).rewrite(request, request.input)
     request = tools.rewrite_request(request)
-    request = _without_foreign_tools(_without_foreign_fields(request, losses), losses)
+    request = _without_foreign_tools(_without_foreign_fields(request, wire, losses), losses)
     if "text.format" in wire.lacks:
         _check_format(request)
     for name in wire.lacks:
@@ -349,14 +349,21 @@ def _text_of(part: TextPart) -> str:
     return part.refusal if isinstance(part, Refusal) else part.text
 
 
-def _without_foreign_fields(request: Request, losses: Losses) -> Request:
-    """Remove fields of other dialects, and report them. Other unknown fields are kept (REQ-7)."""
-    foreign = {name: raw for name, raw in (request.extra or {}).items() if name.startswith(FOREIGN_PREFIXES)}
+def _without_foreign_fields(request: Request, wire: ResponsesWire, losses: Losses) -> Request:
+    """Remove fields of other dialects, and report those that the profile does not list. Other unknown fields are kept
+    (REQ-7)."""
+    extra = request.extra or {}
+    foreign = {name: raw for name, raw in extra.items() if name.startswith(FOREIGN_PREFIXES)}
+    if not foreign:
+        return request
+    remaining_fields = {name: raw for name, raw in extra.items() if name not in foreign}
     for name, raw in foreign.items():
-        if not is_handled_by_gateway(name, raw, request):
+        wire_name = EQUIVALENT_FIELDS.get(name) or name.partition(":")[2]
+        if wire_name in wire.extra_fields and wire_name not in remaining_fields:
+            remaining_fields[wire_name] = raw
+        elif not is_handled_by_gateway(name, raw, request):
             losses.add(name.partition(":")[2], f"the field {name.partition(':')[2]!r}", "the API has no equivalent")
-    remaining_fields = {name: raw for name, raw in (request.extra or {}).items() if name not in foreign}
-    return replace(request, extra=remaining_fields or UNSET) if foreign else request
+    return replace(request, extra=remaining_fields or UNSET)
 
 
 def _without_foreign_tools(request: Request, losses: Losses) -> Request:
@@ -403,6 +410,8 @@ PREFIX_OF_ITEM: Final = {"message": "msg_", "function_call": "fc_", "custom_tool
 GATEWAY_ID: Final = re.compile(r"[a-z]+_[0-9a-f]{40}(x[0-9a-f]+)?")
 ENCRYPTED_REASONING: Final = "reasoning.encrypted_content"
 FOREIGN_PREFIXES: Final = tuple(f"{name}:" for name in get_args(ServerDialectName) if name != "responses")
+#: Fields of other dialects, with the name that servers of this API use for them.
+EQUIVALENT_FIELDS: Final = {"gemini:topK": "top_k"}
 #: Hosted tools of the Messages API end in a date.
 FOREIGN_TOOL: Final = re.compile(r"(chat|gemini|messages):|[a-z0-9_]+_20\d{6}$|mcp_toolset$")
 FOREIGN_REASON: Final = "only servers of another API support it"

@@ -43,6 +43,8 @@ class ResponsesWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     counts_tokens: bool = False
     #: Patterns of models that accept cache marks (`prompt_cache_breakpoint`) and `prompt_cache_options` (E-4).
     breakpoint_models: tuple[str, ...] = (WILDCARD,)
+    #: Fields that the API does not have and the server accepts from clients of every dialect, such as `top_k`.
+    extra_fields: tuple[str, ...] = ()
     #: Request fields that the server does not accept. Each is reported as a loss.
     lacks: list[str] = []
     #: A stream without a terminal event fails ("terminal"), or completes if all items are done ("items").
