@@ -16,6 +16,7 @@ from tests.store import postgres_server
 
 from antiphon import testing
 from antiphon.config import CompactionConfig, Config
+from antiphon.gateway import compaction
 from antiphon.testing import Reply, turn
 
 pytestmark = pytest.mark.io
@@ -71,13 +72,23 @@ def managed(threshold: int) -> dict[str, Any]:
 # The endpoint
 
 
-def test_compact_returns_one_compaction_item_with_usage(place: Lab) -> None:
+def test_compact_returns_the_user_messages_and_a_compaction_item_with_usage(place: Lab) -> None:
     """CMP-1: `response.compaction` whose output ends in a compaction item, with usage."""
     response = compacted(place, prompt_cache_key="k")
     schema = {"$ref": "#/components/schemas/CompactResource", "components": {"schemas": published()}}
     assert [error.message for error in Draft202012Validator(schema).iter_errors(response)] == []
     assert response["object"] == "response.compaction"
-    assert [item["type"] for item in response["output"]] == ["compaction"]
+    *messages, item = response["output"]
+    assert item["type"] == "compaction"
+    assert [(message["type"], message["role"], message["status"]) for message in messages] == [
+        ("message", "user", "completed"),
+        ("message", "user", "completed"),
+    ]
+    assert [message["content"] for message in messages] == [
+        [{"type": "input_text", "text": "We launch on Tuesday. The code word is slate."}],
+        [{"type": "input_text", "text": "Compress this."}],
+    ]
+    assert len({item["id"] for item in response["output"]}) == 3
     assert (response["usage"]["input_tokens"], response["usage"]["output_tokens"]) == (120, 30)
     assert NOTES not in str(response)
     line = place.gateway.requests(1)[-1]
@@ -106,6 +117,55 @@ def test_compaction_is_sent_as_summary_to_any_model(place: Lab, model: str) -> N
     assert words[2:] == ("We launch on Tuesday. The code word is slate.", "Compress this.", "When?")
     sent = place.chat.received[-1].body + b"".join(received.body for received in place.other.received)
     assert b"antiphon1." not in sent
+
+
+PIXEL = "data:image/png;base64,iVBORw0KGgo="
+TALK: list[dict[str, Any]] = [
+    {"role": "user", "content": "The first question."},
+    {"role": "assistant", "content": "The first answer."},
+    {
+        "role": "user",
+        "content": [{"type": "input_text", "text": "A picture."}, {"type": "input_image", "image_url": PIXEL}],
+    },
+    {"role": "assistant", "content": "A pixel."},
+    {"role": "user", "content": [{"type": "input_text", "text": "One."}, {"type": "input_text", "text": "Two."}]},
+]
+TEXTS = ("The first question.", "A picture.", "One.", "Two.", "Which?")
+
+
+@pytest.mark.parametrize("model", ["mock-1", "other-1"])
+@pytest.mark.parametrize("way", ["whole output", "item alone", "whole history", "chain", "twice"])
+def test_model_sees_each_message_once_after_a_compaction(place: Lab, model: str, way: str) -> None:
+    """CMP-1, CMP-3: counted in the body that the server gets, however the client continues."""
+    output = compacted(place, TALK)["output"]
+    question = message("user", "Which?")
+    match way:
+        case "whole output":
+            place.told([*output, question], model=model)
+        case "item alone":
+            place.told([output[-1], question], model=model)
+        case "whole history":
+            place.told([*TALK, *output, question], model=model)
+        case "chain":
+            first = place.told(output, model=model)
+            place.told([question], previous_response_id=first["id"], model=model)
+        case _:
+            place.told([*compacted(place, [*output, question])["output"]], model=model)
+    body = (place.chat if model == "mock-1" else place.other).received[-1].body.decode()
+    assert [body.count(text) for text in TEXTS] == [1] * len(TEXTS)
+    assert body.count(PIXEL) == 1
+    assert body.count(NOTES) == 1
+
+
+def test_media_that_are_too_large_leave_each_message_once(place: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CMP-1: the returned message has a note in place of the image, and covers both forms."""
+    monkeypatch.setattr(compaction, "MAX_VERBATIM_BYTES", 10)
+    output = compacted(place, TALK)["output"]
+    assert PIXEL not in str(output)
+    for history in (output, [*TALK, *output]):
+        place.told([*history, message("user", "Which?")])
+        body = place.chat.received[-1].body.decode()
+        assert [body.count(text) for text in TEXTS] == [1] * len(TEXTS)
 
 
 def test_compaction_starts_a_new_chain_on_a_websocket(place: Lab) -> None:
@@ -200,7 +260,7 @@ def test_compact_treats_the_chain_of_another_owner_as_unknown(place: Lab) -> Non
 
 def bad_items(place: Lab) -> dict[str, tuple[dict[str, Any], str]]:
     """Bad items, each with the key of its sender."""
-    (good,) = compacted(place)["output"]
+    *_, good = compacted(place)["output"]
     sealed = good["encrypted_content"]
     middle = len(sealed) // 2
     changed = sealed[:middle] + ("A" if sealed[middle] != "A" else "B") + sealed[middle + 1 :]

@@ -79,3 +79,13 @@ def test_llama_cpp_accepts_its_output_as_history(client: OpenAI) -> None:
     assert second.usage is not None
     assert second.usage.input_tokens > first.usage.input_tokens + first.usage.output_tokens
     assert answer.headers["antiphon-losses"] == "2; input[2].content[0], input[1]"
+
+
+def test_llama_cpp_accepts_the_extra_fields_of_chat_clients(client: OpenAI) -> None:
+    """REQ-7: its profile lists them."""
+    extra: Any = {"top_k": 1, "seed": 7, "repetition_penalty": 1.1, "chat_template_kwargs": {"enable_thinking": False}}
+    answer = client.chat.completions.with_raw_response.create(
+        model="local", messages=[{"role": "user", "content": "Say hello."}], max_tokens=8, extra_body=extra
+    )
+    assert "antiphon-losses" not in answer.headers
+    assert answer.parse().choices[0].message.content

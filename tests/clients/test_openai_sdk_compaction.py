@@ -40,7 +40,8 @@ def test_sdk_compact_output_is_accepted_as_input(place: Lab, client: OpenAI) -> 
     place.says.append(SUMMARY)
     made = client.responses.compact(model="mock-1", input=TALK, instructions="Be kind.")
     assert (made.object, made.output[-1].type, made.usage.total_tokens) == ("response.compaction", "compaction", 99)
-    window: list[Any] = [item.model_dump() for item in made.output]
+    # As the SDK types user messages as messages of the assistant, it warns of their content.
+    window: list[Any] = [item.model_dump(warnings=False) for item in made.output]
     response = client.responses.create(model="mock-1", input=[*window, {"role": "user", "content": "Which word?"}])
     assert response.output_text == "Hello."
     assert "The code word is slate." in place.messages[0][1]
@@ -52,7 +53,7 @@ def test_sdk_compact_output_is_accepted_as_input(place: Lab, client: OpenAI) -> 
 def test_sdk_compact_accepts_a_stored_response_id(place: Lab, client: OpenAI) -> None:
     first = client.responses.create(model="mock-1", input="The code word is slate.")
     place.says.append(SUMMARY)
-    assert client.responses.compact(model="mock-1", previous_response_id=first.id).output[0].type == "compaction"
+    assert client.responses.compact(model="mock-1", previous_response_id=first.id).output[-1].type == "compaction"
 
 
 def test_sdk_streams_the_compaction_of_a_trigger_and_a_threshold(place: Lab, client: OpenAI) -> None:

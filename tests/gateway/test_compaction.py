@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from base64 import b64encode
 from typing import Any
 
 import pytest
@@ -23,6 +25,7 @@ from antiphon.gateway.conversation_steps import summary_message
 from antiphon.gateway.history_budget import HistoryBudget
 from antiphon.gateway.sealing import Seal
 from antiphon.protocol import codec
+from antiphon.protocol.content import InputImageParam, InputText
 from antiphon.protocol.items import CompactionParam, CompactionTrigger, ItemParam, MessageParam
 
 SEAL = Seal(lambda: [b"k" * 32])
@@ -266,3 +269,50 @@ def test_compaction_before_one_of_another_server_is_opened() -> None:
     lenient = CompactionOpener(seal=SEAL, owner="alice", keeps_foreign=True)
     window = open_compactions([compaction([]), FOREIGN], lenient, path_of, HistoryBudget(NO_LIMIT))
     assert texts_of(window) == ["sum", FOREIGN]
+
+
+@pytest.mark.parametrize(
+    ("sent", "returned"),
+    [
+        ({"type": "input_image", "image_url": "u"}, {"type": "input_image", "image_url": "u", "detail": "auto"}),
+        ({"type": "input_file", "filename": None, "file_id": "f"}, {"type": "input_file", "file_id": "f"}),
+    ],
+)
+def test_fingerprint_of_media_ignores_defaults(sent: Any, returned: Any) -> None:
+    """CMP-1: a returned user message covers the one that was sent, and items of earlier versions stay covered."""
+    items = [
+        codec.decode_stored(json.dumps({"role": "user", "content": [part]}).encode(), MessageParam)
+        for part in (sent, returned)
+    ]
+    assert fingerprint(items[0]) == fingerprint(items[1])
+
+
+def test_fingerprints_are_those_of_earlier_versions() -> None:
+    """Compactions are stored by clients: their covered items must stay covered."""
+    image = InputImageParam(image_url="https://example.com/a.png", detail="high")
+    message = MessageParam(role="user", content=[InputText(text="Look."), image])
+    assert fingerprint(message).hex() == "ace162672aecea6f"
+
+
+def test_compaction_of_an_earlier_version_still_opens() -> None:
+    """CMP-2: its form is fixed, because clients keep it."""
+    covered = b64encode(fingerprint(MessageParam(role="user", content="Hi."))).decode()
+    sealed = {
+        "summary": "They greet.",
+        "standing": [{"type": "message", "role": "system", "content": "Be brief."}],
+        "kept": [{"type": "message", "role": "user", "content": "Hi."}],
+        "covered": covered,
+    }
+    item = CompactionParam(encrypted_content=SEAL.encrypt("alice", json.dumps(sealed).encode()))
+    history: list[ItemParam] = [
+        MessageParam(role="user", content="Hi."),
+        item,
+        MessageParam(role="user", content="So?"),
+    ]
+    conversation = open_compactions(history, UNSEALING, path_of, HistoryBudget(NO_LIMIT))
+    assert [item.content for item in conversation if isinstance(item, MessageParam)] == [
+        "Be brief.",
+        summary_message("They greet.").content,
+        "Hi.",
+        "So?",
+    ]

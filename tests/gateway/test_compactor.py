@@ -14,7 +14,7 @@ from tests.gateway.test_conversation_steps import call, output, says
 from tests.store.stores import NO_LIMIT
 
 from antiphon.errors import ApiError, UpstreamFault
-from antiphon.gateway.compaction import CompactionOpener, open_compactions
+from antiphon.gateway.compaction import CompactionContents, CompactionOpener, open_compactions
 from antiphon.gateway.compactor import (
     MAX_ATTEMPTS,
     MAX_SUMMARY_TOKENS,
@@ -30,6 +30,7 @@ from antiphon.gateway.history_budget import HistoryBudget
 from antiphon.gateway.sealing import Seal
 from antiphon.gateway.token_estimate import estimate_text
 from antiphon.protocol import codec
+from antiphon.protocol.items import Compaction
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request, input_items
 from antiphon.protocol.stamps import Stamps
@@ -220,3 +221,30 @@ def test_missing_usage_of_the_summary_is_a_loss() -> None:
     losses = Losses()
     assert compaction_usage(made, losses) == ZERO_USAGE
     assert [loss.path for loss in losses] == ["usage"]
+
+
+def test_user_messages_have_the_fields_that_an_output_requires() -> None:
+    """CMP-1: in the order of the conversation, without the messages of others."""
+    parts = [
+        {"type": "input_text", "text": "a"},
+        IMAGE,
+        {"type": "input_file", "filename": None, "file_url": "u"},
+        {"type": "output_text", "text": "b", "annotations": [], "logprobs": []},
+    ]
+    request = asked(says("system", "s"), says("user", "q"), says("assistant", "r"), {"role": "user", "content": parts})
+    result = CompactionResult(
+        item=Compaction(id="cmp_1", encrypted_content="x"),
+        contents=CompactionContents(
+            summary="s", permanent_items=[], verbatim_items=input_items(request), covered_fingerprints=frozenset()
+        ),
+        usage=None,
+    )
+    assert msgspec.to_builtins([message.content for message in result.user_messages(stamps())]) == [
+        [{"type": "input_text", "text": "q"}],
+        [
+            {"type": "input_text", "text": "a"},
+            {**IMAGE, "detail": "auto"},
+            {"type": "input_file", "file_url": "u"},
+            {"type": "input_text", "text": "b"},
+        ],
+    ]

@@ -1,4 +1,4 @@
-"""`POST /v1/responses/compact`: replaces a conversation by one compaction item (CMP-1)."""
+"""`POST /v1/responses/compact`: replaces a conversation by its user messages and one compaction item (CMP-1)."""
 
 from __future__ import annotations
 
@@ -67,6 +67,9 @@ async def _compact_conversation(
     log_entry.response_id = services.stamps.new_id("resp")
     log_entry.input_tokens, log_entry.output_tokens = usage.input_tokens, usage.output_tokens
     resource = CompactResource(
-        id=log_entry.response_id, output=[compaction.item], created_at=services.stamps.now(), usage=usage
+        id=log_entry.response_id,
+        output=[*compaction.user_messages(services.stamps), compaction.item],
+        created_at=services.stamps.now(),
+        usage=usage,
     )
     return resource, losses

@@ -185,9 +185,9 @@ OPERATIONS: Final = (
         handle_compact,
         id="compactResponse",
         summary="Compact a conversation",
-        description="The model summarises a conversation as one `compaction` item. Sent as `input` instead of"
-        " the conversation, it gives the next turn the earlier content. The item is encrypted, and only the"
-        " same owner can use it.",
+        description="The model summarises a conversation as one `compaction` item, which follows the user messages in"
+        " the output. Sent as `input` instead of the conversation, the output, or the item alone, gives the next turn"
+        " the earlier content. The item is encrypted, and only the same owner can use it.",
         body=CompactRequest,
         answer=json_answer("The compaction that replaces the conversation.", CompactResource, "Antiphon-Losses"),
         errors=TURN_ERRORS,

@@ -227,6 +227,10 @@ def _canonical_content(content: list[Any]) -> Any:
 def _canonical_part(part: Any) -> Any:
     if isinstance(part, Refusal):
         return part.refusal
+    if isinstance(part, InputImageParam | InputFileParam):  # absent, null and default values are the same
+        return replace(
+            part, **{name: UNSET for name in part.__struct_fields__ if getattr(part, name) in DEFAULT_MEDIA_VALUES}
+        )
     text = getattr(part, "text", None)
     return text if isinstance(text, str) else part
 
@@ -256,6 +260,7 @@ def _invalid_compaction(path: str, reason: str) -> ClientFault:
 
 
 SERVER_ASSIGNED_MEMBERS: Final = ("id", "status", "created_by")
+DEFAULT_MEDIA_VALUES: Final = (None, "auto")
 MEDIA: Final = (InputImageParam, InputFileParam, InputVideo, InputAudio)
 FINGERPRINT_BYTES: Final = 8
 # The sealed form is a third larger, and may have ten million characters.

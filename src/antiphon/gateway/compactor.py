@@ -8,24 +8,35 @@ from __future__ import annotations
 
 from typing import Final
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.gateway.compaction import CompactionContents, fingerprint, select_verbatim_items
+from antiphon.gateway.conversation_steps import is_user_message
 from antiphon.gateway.preparation import prepare_request
 from antiphon.gateway.routes import Target
 from antiphon.gateway.sealing import Seal
 from antiphon.gateway.token_estimate import estimate_text
 from antiphon.gateway.transcript import make_transcript
 from antiphon.gateway.turn import UpstreamTurn
-from antiphon.protocol.content import OutputText
+from antiphon.protocol.content import (
+    Content,
+    ContentParam,
+    InputFile,
+    InputFileParam,
+    InputImage,
+    InputImageParam,
+    InputText,
+    OutputText,
+    OutputTextParam,
+)
 from antiphon.protocol.items import Compaction, ItemParam, Message, MessageParam
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request, input_items
 from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Response, Usage
 from antiphon.protocol.stamps import Stamps
-from antiphon.protocol.status import ResponseStatus
+from antiphon.protocol.status import ItemStatus, ResponseStatus
 from antiphon.upstream.transport import Transport
 
 
@@ -35,6 +46,20 @@ class CompactionResult(Struct, frozen=True, kw_only=True):
     item: Compaction
     contents: CompactionContents
     usage: Usage | None
+
+    def user_messages(self, stamps: Stamps) -> list[Message]:
+        """The user messages that the compaction keeps verbatim, as items of an output (CMP-1). They are covered: if
+        they come back before the compaction, they are left out."""
+        return [
+            Message(
+                id=stamps.new_id("msg"),
+                status=ItemStatus.COMPLETED,
+                role="user",
+                content=_output_content(item),
+            )
+            for item in self.contents.verbatim_items
+            if is_user_message(item)
+        ]
 
 
 class Compactor(Struct, frozen=True, kw_only=True):
@@ -65,7 +90,8 @@ class Compactor(Struct, frozen=True, kw_only=True):
         permanent, verbatim = select_verbatim_items(
             input_items(request), verbatim_token_limit(self.context_size, compaction_threshold)
         )
-        covered_fingerprints = frozenset(map(fingerprint, sealed_items))
+        # Verbatim user messages are returned beside the compaction, maybe without their media: covered in both forms.
+        covered_fingerprints = frozenset(map(fingerprint, [*sealed_items, *verbatim]))
         summary = _output_text(response)
         if not summary:
             raise UpstreamFault("the model returned no summary of the conversation", code="upstream_invalid_response")
@@ -182,6 +208,30 @@ def _add_input_details(left: InputTokensDetails, right: InputTokensDetails) -> I
     return InputTokensDetails(
         cached_tokens=left.cached_tokens + right.cached_tokens, cache_write_tokens=sum(counts) if counts else None
     )
+
+
+def _output_content(message: MessageParam) -> list[Content]:
+    if isinstance(message.content, str):
+        return [InputText(text=message.content)]
+    return list(map(_output_part, message.content))
+
+
+def _output_part(part: ContentParam) -> Content:
+    """A part of a message with the fields that an output requires."""
+    match part:
+        case InputImageParam():
+            return InputImage(
+                image_url=part.image_url or None, detail=part.detail or "auto", file_id=part.file_id, extra=part.extra
+            )
+        case InputFileParam():
+            file_url, filename = part.file_url or UNSET, part.filename or UNSET
+            return InputFile(
+                filename=filename, file_url=file_url, file_data=part.file_data, file_id=part.file_id, extra=part.extra
+            )
+        case OutputTextParam():
+            return InputText(text=part.text)
+        case _:
+            return part
 
 
 def _quarter_of_smallest(maximum: int, *sizes: int | None) -> int:

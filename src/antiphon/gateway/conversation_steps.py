@@ -5,7 +5,7 @@ Servers refuse a call without its output and an output without its call; reasoni
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeGuard
 
 from antiphon.protocol.items import (
     AdditionalTools,
@@ -87,7 +87,7 @@ def is_permanent(item: ItemParam) -> bool:
     )
 
 
-def is_user_message(item: ItemParam) -> bool:
+def is_user_message(item: ItemParam) -> TypeGuard[MessageParam]:
     """Whether an item is a user message and not a summary, which also has the role `user`."""
     return isinstance(item, MessageParam) and item.role == "user" and not is_summary(item)
 
