@@ -92,3 +92,14 @@ def test_stream_reports_losses_at_its_end() -> None:
 
 def _translated(pieces: list[bytes]) -> bytes:
     return b"".join(translate.stream(pieces, from_="chat", to="responses", stamps=counting_stamps()))
+
+
+def test_reasoning_keeps_the_form_of_the_server() -> None:
+    """RSN-1: without the request it is unknown whether the client asked for a summary."""
+    message = {"role": "assistant", "reasoning_content": "Hm.", "content": "Hello."}
+    whole = translate.response({"model": "m", "choices": [{"message": message}]}, from_="chat", to="responses")
+    assert whole.json["output"][0]["content"] == [{"type": "reasoning_text", "text": "Hm."}]
+    piece = b'data: {"choices":[{"delta":{"reasoning_content":"Hm."},"finish_reason":"stop"}]}\n\n'
+    streamed = b"".join(translate.stream([piece], from_="chat", to="responses"))
+    assert b"reasoning_text.delta" in streamed
+    assert b"reasoning_summary_text" not in streamed

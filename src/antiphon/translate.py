@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
 from antiphon import sse
@@ -30,7 +30,7 @@ from antiphon.profiles import Profile, load_profile
 from antiphon.protocol.codec import decode_json
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import ReasoningConfigParam, Request
-from antiphon.protocol.response import make_initial_response
+from antiphon.protocol.response import Response, make_initial_response
 from antiphon.protocol.stamps import Stamps
 from antiphon.system_stamps import SYSTEM_STAMPS
 from antiphon.upstream.server_turn import turn_url
@@ -121,7 +121,7 @@ def response(
     server_profile = _load_profile(profile, from_)
     data = _as_bytes(body)
     hub_request = replace(PERMISSIVE_REQUEST, model=model or _model_in(data), stream=False)
-    initial_response = make_initial_response(hub_request, id=stamps.new_id("resp"), created_at=stamps.now())
+    initial_response = _make_initial_response(hub_request, stamps)
     client_dialect = CLIENT_DIALECTS[to]
     losses = Losses()
     try:
@@ -251,9 +251,7 @@ class StreamTranslator:
     def _make_chain(self, first_event: bytes) -> tuple[EventsToHub, EventsFromHub]:
         """Makes both translators. The first event of a stream names the model."""
         hub_request = replace(PERMISSIVE_REQUEST, model=self._model or _model_in(first_event), stream=True)
-        initial_response = make_initial_response(
-            hub_request, id=self._stamps.new_id("resp"), created_at=self._stamps.now()
-        )
+        initial_response = _make_initial_response(hub_request, self._stamps)
         self._chain = (
             SERVER_DIALECTS[self._from].events_to_hub(hub_request, initial_response, self._stamps, self._profile.wire),
             CLIENT_DIALECTS[self._to].events_from_hub(hub_request),
@@ -335,6 +333,12 @@ def _report_gateway_fields(hub_request: Request, body: bytes, losses: Losses) ->
                 f"the field {name!r}",
                 "the server has no such field, and there is no gateway that could implement it",
             )
+
+
+def _make_initial_response(hub_request: Request, stamps: Stamps) -> Response:
+    """The response before its output. It asks for no summary, so that reasoning keeps the form of the server."""
+    request = replace(hub_request, reasoning=UNSET)
+    return make_initial_response(request, id=stamps.new_id("resp"), created_at=stamps.now())
 
 
 def _model_in(data: bytes) -> str:

@@ -114,7 +114,7 @@ def _format_to_hub(chat: RequestIn, losses: Losses, extra: dict[str, Raw]) -> Te
                 strict=json_schema.strict,
             )
         case JsonObjectFormat(extra=dict() as members) if isinstance(schema := _decode_schema(members), dict):
-            # llama.cpp and Together have schemas in this form; chat servers get it back.
+            # Some servers have schemas in this form; chat servers get it back.
             others = {name: raw for name, raw in members.items() if name != SCHEMA}
             extra[JSON_OBJECT_SCHEMA] = TRUE
             return JsonSchemaFormatParam(name=DEFAULT_SCHEMA_NAME, schema=schema, extra=others or UNSET)
