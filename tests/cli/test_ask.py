@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple, TextIO
 
 import pytest
@@ -30,12 +32,21 @@ class Asked(NamedTuple):
 
 
 def _ask(
-    *words: str, answer: FakeAnswer | Exception | None = None, models: bytes = MODELS, stdin: TextIO | None = None
+    *words: str,
+    answer: FakeAnswer | Exception | None = None,
+    models: bytes = MODELS,
+    stdin: TextIO | None = None,
+    environ: Mapping[str, str] = MappingProxyType({}),
 ) -> Asked:
     out, err = io.StringIO(), io.StringIO()
     network = FakeNetwork(models=FakeAnswer(models), responses=answer or stream(says("Hello")))
     code = ask.run(
-        make_parser().parse_args(["ask", *words]), out, err, stdin=stdin or Terminal(), environ={}, transport=network
+        make_parser().parse_args(["ask", *words]),
+        out,
+        err,
+        stdin=stdin or Terminal(),
+        environ=environ,
+        transport=network,
     )
     return Asked(code, out.getvalue(), err.getvalue(), network)
 
@@ -108,10 +119,27 @@ def test_ask_sends_images_as_data_urls(tmp_path: Path) -> None:
     assert asked.body["input"] == [{"type": "message", "role": "user", "content": content}]
 
 
-def test_ask_refuses_a_file_that_is_no_image(tmp_path: Path) -> None:
+def test_ask_sends_texts_beside_the_prompt(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("hello")
-    with pytest.raises(InvalidUsage, match="is not an image"):
-        _ask("What is this?", "--image", str(tmp_path / "notes.txt"))
+    asked = _ask("What is this?", "-f", str(tmp_path / "notes.txt"))
+    assert [part["text"] for part in asked.body["input"][0]["content"]] == ["What is this?", "notes.txt:\n\nhello"]
+
+
+def test_ask_sends_the_system_prompt() -> None:
+    assert _ask("hi", "-s", "Be brief.").body["instructions"] == "Be brief."
+
+
+def test_ask_continues_a_stored_response_by_id() -> None:
+    assert _ask("hi", "-c", "resp_7").body["previous_response_id"] == "resp_7"
+
+
+def test_ask_continues_its_last_answer(tmp_path: Path) -> None:
+    environ = {"XDG_STATE_HOME": str(tmp_path)}
+    with pytest.raises(InvalidUsage, match="nothing to continue"):
+        _ask("hi", "-c", environ=environ)
+    _ask("hi", "-m", "mock-1", environ=environ)
+    body = _ask("And now?", "-c", environ=environ).body
+    assert (body["previous_response_id"], body["model"]) == ("resp_1", "mock-1")
 
 
 def test_ask_json_prints_only_events() -> None:

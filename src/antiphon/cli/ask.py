@@ -9,17 +9,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, TextIO
 
+from antiphon.cli.attachments import Attachment, attach_file
 from antiphon.cli.exits import EXIT_CODES, OK, CommandFailed, InvalidUsage
 from antiphon.cli.gateway_address import add_url, gateway_url
 from antiphon.cli.gateway_client import call_gateway, describe_failure, request_id_line
 from antiphon.cli.help import HELP_FORMAT
+from antiphon.cli.last_response import LastResponse, load_last_response, save_last_response
 from antiphon.cli.outcome import ResponseOutcome
 from antiphon.cli.printers import EventPrinter, Printer, TextPrinter
-from antiphon.client import AsyncClient, ResponseStream, image_from_file
-from antiphon.errors import ClientFault
-from antiphon.protocol.content import InputImageParam, InputText
+from antiphon.client import AsyncClient, ResponseStream
+from antiphon.protocol.content import InputText
 from antiphon.protocol.items import MessageParam
-from antiphon.protocol.request_fields import Input
+from antiphon.protocol.request_fields import Input, RequestFields
 from antiphon.upstream.transport import Transport
 
 PREFERRED_MODEL: Final = "local"  # the free model, if the gateway has it
@@ -41,21 +42,40 @@ def add_parser(subparsers: Any, summary: str) -> None:
         metavar="PROMPT",
         help="the prompt; `-`, or no prompt in a pipe, reads standard input",
     )
-    parser.add_argument(
-        "--model",
-        metavar="M",
-        help=f"the model to ask (default: `{PREFERRED_MODEL}` if the gateway lists it, else the first in its list)",
-    )
+    add_model_options(parser)
     add_url(parser)
     parser.add_argument(
+        "-f",
+        "--file",
         "--image",
         metavar="F",
         action="append",
         type=Path,
         default=[],
-        help="an image for the prompt; may be repeated",
+        dest="files",
+        help="a file for the prompt: text, an image or a PDF; may be repeated",
     )
     parser.add_argument("--json", action="store_true", help="print the events of the answer, one JSON object per line")
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that `ask` and `chat` share."""
+    parser.add_argument(
+        "-m",
+        "--model",
+        metavar="M",
+        help=f"the model to ask (default: `{PREFERRED_MODEL}` if the gateway lists it, else the first in its list)",
+    )
+    parser.add_argument("-s", "--system", metavar="TEXT", help="the system prompt")
+    parser.add_argument(
+        "-c",
+        "--continue",
+        dest="continue_",
+        nargs="?",
+        const="",
+        metavar="ID",
+        help="continue the last answer of `antiphon ask` or `antiphon chat`, or the stored response with this id",
+    )
 
 
 def run(
@@ -69,13 +89,23 @@ def run(
 ) -> int:
     text = _read_prompt(args.prompt, stdin or sys.stdin)
     model = _require_utf_8("the model name", args.model or "")
-    images = [_read_image(file) for file in args.image]
+    system = _require_utf_8("the system prompt", args.system or "")
+    attachments = [attach_file(file) for file in args.files]
     printer = EventPrinter(out) if args.json else TextPrinter(out, err, environ)
     url = gateway_url(args.url, environ)
+    last = load_last_response(url, environ) if args.continue_ == "" else None
+    previous_id = last.id if last else args.continue_
 
     async def ask(client: AsyncClient) -> None:
-        stream = client.stream(_make_input(text, images), model=model or await _default_model(client, url))
+        fields: RequestFields = {"model": model or (last.model if last else await _default_model(client, url))}
+        if system:
+            fields["instructions"] = system
+        if previous_id:
+            fields["previous_response_id"] = previous_id
+        stream = client.stream(_make_input(text, attachments), **fields)
         await _print_answer(stream, printer, url)
+        if stream.response.store:
+            save_last_response(LastResponse(url, stream.response.id, fields["model"] or ""), environ)
 
     call_gateway(ask, url, environ, transport)
     return OK
@@ -105,23 +135,20 @@ def _require_utf_8(subject: str, text: str) -> str:
 
 
 async def _default_model(client: AsyncClient, url: str) -> str:
-    names = [model.id for model in await client.models()]
+    return default_model([model.id for model in await client.models()], url)
+
+
+def default_model(names: list[str], url: str) -> str:
+    """Return the model that is asked if the user names none."""
     if not names:
         raise InvalidUsage(f"the gateway at {url} lists no models; choose one with --model")
     return PREFERRED_MODEL if PREFERRED_MODEL in names else names[0]
 
 
-def _read_image(file: Path) -> InputImageParam:
-    try:
-        return image_from_file(file)
-    except ClientFault as error:
-        raise InvalidUsage(error.message) from None
-
-
-def _make_input(text: str, images: list[InputImageParam]) -> Input:
-    if not images:
+def _make_input(text: str, attachments: list[Attachment]) -> Input:
+    if not attachments:
         return text
-    return [MessageParam(role="user", content=[InputText(text=text), *images])]
+    return [MessageParam(role="user", content=[InputText(text=text), *attachments])]
 
 
 async def _print_answer(stream: ResponseStream, printer: Printer, url: str) -> None:
@@ -140,7 +167,8 @@ async def _print_answer(stream: ResponseStream, printer: Printer, url: str) -> N
 
 EPILOG: Final = f"""examples:
   antiphon ask "What is the capital of Peru?"
-  antiphon ask --model local --image cat.png "What is this?"
+  antiphon ask -m local -f cat.png "What is this?"
+  antiphon ask -c "And of Chile?"         continue the last answer
   git diff | antiphon ask "Review this change:" -
   antiphon ask --json "Say hello." | jq -r 'select(.type == "response.output_text.delta").delta'
 

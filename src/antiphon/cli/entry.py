@@ -95,6 +95,7 @@ def _report_error(error: AntiphonError, out: TextIO, err: TextIO) -> int:
 COMMANDS: Final = {
     "serve": "start the gateway",
     "ask": "ask a model through a running gateway",
+    "chat": "talk to a model in the terminal",
     "models": "list the models of a running gateway",
     "config": "check a configuration",
     "trace": "list, show and replay traces of requests",

@@ -1,0 +1,291 @@
+"""`antiphon chat`: a conversation with a model in the terminal."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+from antiphon.cli.ask import add_model_options, default_model
+from antiphon.cli.attachments import attach_file
+from antiphon.cli.conversation import Conversation
+from antiphon.cli.exits import EXIT_CODES, OK, CommandFailed, InvalidUsage
+from antiphon.cli.gateway_address import add_url, gateway_url
+from antiphon.cli.gateway_client import call_gateway, describe_failure, request_id_line
+from antiphon.cli.help import HELP_FORMAT
+from antiphon.cli.last_response import LastResponse, load_last_response, save_last_response
+from antiphon.cli.outcome import ResponseOutcome
+from antiphon.cli.printers import TextPrinter
+from antiphon.cli.terminal import TextStyler, one_line
+from antiphon.client import AsyncClient, ResponseStream
+from antiphon.upstream.transport import Transport
+
+PROMPT: Final = "> "
+MULTI_LINE: Final = '"""'
+FAREWELL: Final = "type /quit or press Ctrl-D to leave"
+
+
+def add_parser(subparsers: Any, summary: str) -> None:
+    parser = subparsers.add_parser(
+        "chat",
+        help=summary,
+        description="Talks to a model through a running gateway: every line is a question, and the answer is streamed. "
+        "Ctrl-C stops an answer, Ctrl-D ends the chat. Lines that begin with / are commands.",
+        epilog=EPILOG,
+        **HELP_FORMAT,
+    )
+    add_model_options(parser)
+    add_url(parser)
+
+
+def run(
+    args: argparse.Namespace,
+    out: TextIO,
+    err: TextIO,
+    *,
+    read_line: Callable[[str], str] | None = None,
+    environ: Mapping[str, str] = os.environ,
+    transport: Transport | None = None,
+) -> int:
+    url = gateway_url(args.url, environ)
+    last = load_last_response(url, environ) if args.continue_ == "" else None
+    connection = _Connection(url, environ, transport)
+    model = args.model or (last.model if last else connection.default_model())
+    conversation = Conversation(model, args.system or "", last.id if last else args.continue_)
+    chat = Chat(conversation, connection, out, err, environ)
+    chat.print_note(f"{model} at {url}; /help lists the commands")
+    for line in _lines(read_line or _terminal_reader(), chat):
+        if not chat.take_line(line):
+            break
+    return OK
+
+
+class Chat:
+    """Runs the lines of the user: questions and commands."""
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        connection: _Connection,
+        out: TextIO,
+        err: TextIO,
+        environ: Mapping[str, str],
+    ) -> None:
+        self._conversation = conversation
+        self._connection = connection
+        self._out = out
+        self._err = err
+        self._environ = environ
+        self._paint = TextStyler(err, environ)
+
+    def take_line(self, line: str) -> bool:
+        """Run a line. Return whether the chat goes on."""
+        if line in QUIT_COMMANDS:
+            return False
+        try:
+            if line.startswith("/"):
+                self._run_command(line)
+            elif line:
+                self._ask(line)
+        except (CommandFailed, InvalidUsage) as error:
+            self._err.write(f"{self._paint('red', str(error))}\n")
+        return True
+
+    def print_note(self, text: str) -> None:
+        self._err.write(f"{self._paint('dim', text)}\n")
+        self._err.flush()
+
+    def _ask(self, question: str) -> None:
+        turn = _Turn(self._conversation, question, TextPrinter(self._out, self._err, self._environ))
+        try:
+            self._connection.call(turn.run)
+        except KeyboardInterrupt:
+            turn.stop()
+            self.print_note("stopped")
+            return
+        self._connection.save(turn.last_response())
+
+    def _run_command(self, line: str) -> None:
+        name, _, argument = line.partition(" ")
+        action = COMMANDS.get(name)
+        if action is None:
+            suggestions = get_close_matches(name, COMMANDS, n=1)
+            hint = f"did you mean {suggestions[0]}?" if suggestions else "/help lists the commands"
+            raise InvalidUsage(f"unknown command {one_line(name)}: {hint}")
+        action(self, argument.strip())
+
+    def _show_help(self, _: str) -> None:
+        self.print_note(HELP)
+
+    def _set_model(self, name: str) -> None:
+        if not name:
+            for model in self._connection.models():
+                self.print_note(f"{'*' if model == self._conversation.model else ' '} {one_line(model)}")
+            return
+        models = self._connection.models()
+        if name not in models and (suggestions := get_close_matches(name, models, n=1)):
+            self.print_note(f"the gateway does not list {one_line(name)}; did you mean {one_line(suggestions[0])}?")
+        self._conversation.model = name
+        self.print_note(f"the model is {one_line(name)}")
+
+    def _set_system(self, text: str) -> None:
+        if text:
+            self._conversation.instructions = "" if text == "-" else text
+        self.print_note(f"system prompt: {one_line(self._conversation.instructions) or 'none'}")
+
+    def _attach_file(self, name: str) -> None:
+        if not name:
+            raise InvalidUsage("name a file: /file PATH")
+        self._conversation.attach(attach_file(Path(name).expanduser()))
+        self.print_note(f"{self._conversation.attachments} file(s) for the next question")
+
+    def _save(self, name: str) -> None:
+        if not name:
+            raise InvalidUsage("name a file: /save PATH")
+        try:
+            Path(name).expanduser().write_text(self._conversation.transcript(), encoding="utf-8")
+        except OSError as error:
+            raise InvalidUsage(f"cannot write {one_line(name)}: {error.strerror}") from None
+        self.print_note(f"saved {len(self._conversation.exchanges)} question(s) to {one_line(name)}")
+
+    def _restart(self, _: str) -> None:
+        self._conversation.restart()
+        self.print_note("a new conversation")
+
+
+class _Turn:
+    """One question and its answer."""
+
+    def __init__(self, conversation: Conversation, question: str, printer: TextPrinter) -> None:
+        self._conversation = conversation
+        self._question = question
+        self._printer = printer
+        self._outcome = ResponseOutcome()
+        self._stream: ResponseStream | None = None
+
+    async def run(self, client: AsyncClient, url: str) -> None:
+        items, fields = self._conversation.request_fields(self._question)
+        async with client.stream(items, **fields) as stream:
+            self._stream = stream
+            self._printer.begin(stream.losses)
+            async for event in stream:
+                self._printer.show_event(event)
+                self._outcome.add_event(event)
+        self._printer.finish(self._outcome)
+        self._check(stream, url)
+        self._conversation.add_answer(self._question, stream.response)
+
+    def stop(self) -> None:
+        """Record what arrived before the user stopped the answer."""
+        self._printer.finish(self._outcome)
+        text = self._stream.text if self._stream else ""
+        self._conversation.add_interrupted_answer(self._question, text)
+
+    def last_response(self) -> tuple[str, str] | None:
+        """Return the id and the model of the answer, if the gateway stored it."""
+        response = self._stream.response if self._stream else None
+        return (response.id, self._conversation.model) if response and response.store else None
+
+    def _check(self, stream: ResponseStream, url: str) -> None:
+        """Raise the error of a failed answer; the question can be asked again. An incomplete answer is recorded."""
+        failure = describe_failure(stream.error, url) if stream.error else self._outcome.failure_message()
+        if failure is None:
+            return
+        if stream.error is None and stream.response.status != "failed":
+            self._conversation.add_answer(self._question, stream.response)
+        raise CommandFailed(failure + request_id_line(stream.request_id))
+
+
+class _Connection:
+    """Calls of one gateway."""
+
+    def __init__(self, url: str, environ: Mapping[str, str], transport: Transport | None) -> None:
+        self._url = url
+        self._environ = environ
+        self._transport = transport
+
+    def call(self, turn: Callable[[AsyncClient, str], Coroutine[None, None, None]]) -> None:
+        async def run_turn(client: AsyncClient) -> None:
+            await turn(client, self._url)
+
+        call_gateway(run_turn, self._url, self._environ, self._transport)
+
+    def models(self) -> list[str]:
+        names: list[str] = []
+
+        async def list_models(client: AsyncClient, _: str) -> None:
+            names.extend(model.id for model in await client.models())
+
+        self.call(list_models)
+        return names
+
+    def default_model(self) -> str:
+        return default_model(self.models(), self._url)
+
+    def save(self, response: tuple[str, str] | None) -> None:
+        if response is not None:
+            save_last_response(LastResponse(self._url, *response), self._environ)
+
+
+def _terminal_reader() -> Callable[[str], str]:
+    """Return a function that reads a line, with editing and history on a terminal."""
+    if not sys.stdin.isatty():
+        return lambda _: input()
+    import readline  # noqa: F401 — gives `input` line editing and a history
+
+    return input
+
+
+def _lines(read_line: Callable[[str], str], chat: Chat) -> Iterator[str]:
+    """Yield the lines of the user until the end of the input. A block between two marks is one line."""
+    while True:
+        try:
+            line = read_line(PROMPT)
+            if line.startswith(MULTI_LINE):
+                line = _read_block(line.removeprefix(MULTI_LINE), read_line)
+            yield line.strip()
+        except EOFError:
+            return
+        except KeyboardInterrupt:
+            chat.print_note(f"\n{FAREWELL}")
+
+
+def _read_block(first: str, read_line: Callable[[str], str]) -> str:
+    lines = [first]
+    while not lines[-1].endswith(MULTI_LINE):
+        lines.append(read_line(". "))
+    return "\n".join(lines).removesuffix(MULTI_LINE)
+
+
+QUIT_COMMANDS: Final = ("/quit", "/exit")
+COMMANDS: Final[dict[str, Callable[[Chat, str], None]]] = {
+    "/model": Chat._set_model,
+    "/system": Chat._set_system,
+    "/file": Chat._attach_file,
+    "/save": Chat._save,
+    "/new": Chat._restart,
+    "/help": Chat._show_help,
+}
+HELP: Final = """/model [NAME]   list the models, or use another one
+/system [TEXT]  show or set the system prompt; - removes it
+/file PATH      add a file to the next question: text, an image or a PDF
+/save PATH      write the conversation to a file, as Markdown
+/new            begin a new conversation
+/quit           leave, like Ctrl-D"""
+EPILOG: Final = f"""examples:
+  antiphon chat
+  antiphon chat -m local -s "Answer in one sentence."
+  antiphon chat -c                 continue the last conversation
+
+{MULTI_LINE} begins and ends a question of several lines.
+
+environment:
+  ANTIPHON_URL      the URL of the gateway
+  ANTIPHON_API_KEY  the key for the gateway, if it requires one
+  NO_COLOR          disables colours on a terminal
+
+{EXIT_CODES}"""

@@ -1,0 +1,48 @@
+"""Files for a prompt."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from antiphon.cli import attachments
+from antiphon.cli.attachments import attach_file
+from antiphon.cli.exits import InvalidUsage
+from antiphon.protocol.content import InputFileParam, InputImageParam, InputText
+
+
+def test_attachment_of_text_has_the_name_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("print('é')", encoding="utf-8")
+    assert attach_file(tmp_path / "a.py") == InputText(text="a.py:\n\nprint('é')")
+
+
+def test_attachment_of_an_image_is_a_data_url(tmp_path: Path) -> None:
+    (tmp_path / "dot").write_bytes(b"\x89PNG\r\n\x1a\n\0")
+    assert attach_file(tmp_path / "dot") == InputImageParam(image_url="data:image/png;base64,iVBORw0KGgoA")
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "url"),
+    [
+        ("a.pdf", b"%PDF\0", "data:application/pdf;base64,JVBERgA="),
+        ("a.unknown", b"\xff\xfe", "data:application/octet-stream;base64,//4="),
+    ],
+)
+def test_attachment_of_other_data_is_a_file(name: str, data: bytes, url: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(data)
+    assert attach_file(tmp_path / name) == InputFileParam(filename=name, file_data=url)
+
+
+def test_attachment_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidUsage, match=r"cannot read .*missing\.txt: No such file or directory"):
+        attach_file(tmp_path / "missing.txt")
+
+
+def test_attachment_has_a_size_limit(tmp_path: Path) -> None:
+    file = tmp_path / "large"
+    with file.open("wb") as output:
+        os.truncate(output.fileno(), attachments.MAX_FILE_SIZE + 1)
+    with pytest.raises(InvalidUsage, match="large is too large: expected at most 15 MiB"):
+        attach_file(file)
