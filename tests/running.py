@@ -21,8 +21,9 @@ from antiphon.config import Config, Timeouts, UpstreamConfig
 from antiphon.gateway.routes import UpstreamAddress
 from antiphon.http.connection import HttpProtocol
 from antiphon.ops.logger import Logger
-from antiphon.ops.run import GatewayServer, bound_listener, listener_url, uvicorn_config
+from antiphon.ops.run import bound_listener, listener_url, uvicorn_config
 from antiphon.ops.services import Services
+from antiphon.ops.supervisor import GatewayServer
 from antiphon.upstream.http import HttpTransport
 from antiphon.upstream.transport import Transport
 

@@ -17,8 +17,9 @@ from antiphon import sse, testing
 from antiphon.api.app import App
 from antiphon.config import StoreConfig
 from antiphon.ops.logger import Logger
-from antiphon.ops.run import GatewayServer, bound_listener, listener_url
+from antiphon.ops.run import bound_listener, listener_url
 from antiphon.ops.services import Services
+from antiphon.ops.supervisor import GatewayServer
 from antiphon.protocol.codec import decode_event
 from antiphon.protocol.fold import fold_events
 from antiphon.testing import ChatServer, Gate, turn

@@ -11,21 +11,23 @@ import functools
 import gc
 import math
 import os
-import signal
 import socket
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any, Final
 
 import uvicorn
-from uvicorn.supervisors import Multiprocess
 
 from antiphon.config import Config
 from antiphon.errors import ConfigError, StorageUnavailable
 from antiphon.gateway.routes import UpstreamAddress
+from antiphon.ops.file_descriptors import raise_descriptor_limit
+from antiphon.ops.logger import Logger
+from antiphon.ops.permissions import warn_about_readable_data
+from antiphon.ops.supervisor import GatewayServer, WorkerSupervisor, ignore_hangup
 from antiphon.ops.telemetry import check_telemetry
 from antiphon.store.opening import open_store
 from antiphon.upstream.embedded import EMBEDDED_TIMEOUTS, EmbeddedModel
@@ -37,7 +39,6 @@ OpenTransport = Callable[[Mapping[str, str]], Transport]
 MakeApp = Callable[[Config, Mapping[str, str], Mapping[str, UpstreamAddress], bool, Path | None, OpenTransport], Any]
 BACKLOG: Final = 2048
 LISTENER_COPIES: Final = 16
-STOP_SIGNALS: Final = frozenset({signal.SIGINT, signal.SIGTERM})
 #: On every answer: browsers do not guess its type, and pages of other origins cannot embed it. CORS is not affected.
 SECURITY_HEADERS: Final = [("X-Content-Type-Options", "nosniff"), ("Cross-Origin-Resource-Policy", "same-origin")]
 KEEP_ALIVE: Final = 75  # seconds; longer than clients and proxies keep idle connections
@@ -55,8 +56,13 @@ def run_server(
 ) -> None:
     """Serves until a signal. `announce` is called with the address once the server listens. Each process calls
     `make_app`."""
+    ignore_hangup()
+    raise_descriptor_limit()
     with bound_listener(config) as server_socket:
         check_telemetry(config, environ)
+        logger = Logger(sys.stderr, config.server.log)
+        logger.capture_logging()  # each worker has its own
+        warn_about_readable_data(config, environ, logger)
         asyncio.run(_check_store(config, environ))
         _serve(config, make_app, protocol, debug, announce, environ, server_socket, open_transport)
 
@@ -132,43 +138,6 @@ def make_garbage_collection_rare() -> None:
     stay. `Services` runs a full collection once a minute."""
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
-
-
-class GatewayServer(uvicorn.Server):
-    """uvicorn with a callback when it listens, and a forced shutdown at the second signal."""
-
-    def __init__(self, config: uvicorn.Config, on_start: Callable[[], None] | None = None) -> None:
-        super().__init__(config)
-        self._on_start = on_start
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self.started and self._on_start is not None:
-            self._on_start()
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        if self.should_exit:
-            self.force_exit = True
-            if self.started:
-                self.config.loaded_app.force_shutdown()
-        super().handle_exit(sig, frame)
-
-
-class WorkerSupervisor(Multiprocess):
-    """uvicorn's supervisor of several processes. Workers may get the stop signal from a service manager and from the
-    supervisor, so only the supervisor treats a second signal as a forced shutdown."""
-
-    def terminate_all(self) -> None:
-        for listener in self.sockets:
-            listener.close()  # else new connections would wait without an answer
-        super().terminate_all()
-
-    def join_all(self) -> None:
-        for worker in self.processes:
-            while worker.process.is_alive():
-                worker.process.join(0.1)
-                if STOP_SIGNALS.intersection(self.signal_queue):
-                    worker.kill()
 
 
 def _copies_of_listener(server_socket: socket.socket) -> list[socket.socket]:

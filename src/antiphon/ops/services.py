@@ -21,6 +21,7 @@ from antiphon.gateway.routes import Routes, UpstreamAddress
 from antiphon.gateway.sealing import Seal, find_sealing_keys
 from antiphon.gateway.worker_pool import WorkerPool
 from antiphon.ops.exposition import SharedMetrics
+from antiphon.ops.file_descriptors import watch_descriptors
 from antiphon.ops.logger import Logger
 from antiphon.ops.maintenance import MaintenanceTasks
 from antiphon.ops.metrics import Metrics, timed_store
@@ -127,6 +128,7 @@ class Services:
             self.logger.add_listener(self.telemetry.end_request)
         tasks = self._maintenance_tasks = MaintenanceTasks(self.logger)
         tasks.start("garbage collection", self._collect_garbage)
+        tasks.start("file descriptors", partial(watch_descriptors, self.logger))
         store = await self._open_store(self.config.store, self._environ)
         if store is not None:
             self.store = timed_store(store, self.metrics)
