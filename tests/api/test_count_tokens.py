@@ -18,8 +18,8 @@ from tests.gateway.scripted import JSON, ScriptedAnswer, ScriptedTransport
 from tests.running import BOUND, Running, one_upstream, running, until
 
 from antiphon.config import Config, KeyConfig, StoreConfig, TraceConfig
+from antiphon.dialects.common.token_estimate import estimate_text
 from antiphon.errors import ApiError, UpstreamFault
-from antiphon.gateway.token_estimate import estimate_text
 from antiphon.testing import ChatServer
 
 pytestmark = pytest.mark.io

@@ -13,6 +13,7 @@ from tests.gateway.test_compaction import path_of, texts_of
 from tests.gateway.test_conversation_steps import call, output, says
 from tests.store.stores import NO_LIMIT
 
+from antiphon.dialects.common.token_estimate import estimate_text
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.gateway.compaction import CompactionContents, CompactionOpener, open_compactions
 from antiphon.gateway.compactor import (
@@ -28,7 +29,6 @@ from antiphon.gateway.compactor import (
 )
 from antiphon.gateway.history_budget import HistoryBudget
 from antiphon.gateway.sealing import Seal
-from antiphon.gateway.token_estimate import estimate_text
 from antiphon.protocol import codec
 from antiphon.protocol.items import Compaction
 from antiphon.protocol.losses import Losses

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.gateway.test_conversation_steps import call, custom, items, output, says
 
+from antiphon.dialects.common.token_estimate import estimate_text
 from antiphon.gateway.conversation_steps import summary_message
-from antiphon.gateway.token_estimate import estimate_text
 from antiphon.gateway.transcript import make_transcript
 
 IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}

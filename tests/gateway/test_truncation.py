@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from tests.gateway.test_conversation_steps import THINKS, TOOLS, call, output, says
 
+from antiphon.dialects.common.token_estimate import estimate_request
 from antiphon.gateway.conversation_steps import summary_message
-from antiphon.gateway.token_estimate import estimate_request
 from antiphon.gateway.truncation import input_token_limit, truncate_request
 from antiphon.protocol import codec
 from antiphon.protocol.losses import Losses

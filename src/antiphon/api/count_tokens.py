@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from antiphon.api.request_options import requested_strictness
+from antiphon.dialects.common.token_estimate import estimate_request
 from antiphon.dialects.dialect import ServerDialectName
 from antiphon.dialects.registry import CLIENT_DIALECTS
 from antiphon.errors import ApiError
@@ -19,7 +20,6 @@ from antiphon.gateway.client_body import ClientBody
 from antiphon.gateway.history import HistorySource
 from antiphon.gateway.prepare_turn import prepare_turn
 from antiphon.gateway.routes import Target
-from antiphon.gateway.token_estimate import estimate_request
 from antiphon.http.asgi import JSON
 from antiphon.http.exchange import Exchange, losses_header
 from antiphon.ops.services import Services

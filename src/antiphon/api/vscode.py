@@ -15,9 +15,9 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from antiphon.api.count_tokens import count_body_tokens
 from antiphon.dialects import vscode
+from antiphon.dialects.common.token_estimate import estimate_items, estimate_text
 from antiphon.gateway.model_catalog import Model
 from antiphon.gateway.routes import Target
-from antiphon.gateway.token_estimate import estimate_items, estimate_text
 from antiphon.http.asgi import JSON
 from antiphon.http.exchange import Exchange
 from antiphon.ops.services import Services

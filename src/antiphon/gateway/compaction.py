@@ -17,6 +17,7 @@ from msgspec import UNSET, Raw, Struct, field
 from msgspec.structs import replace
 
 from antiphon.dialects.common.placeholders import placeholder_for
+from antiphon.dialects.common.token_estimate import estimate_items
 from antiphon.errors import ClientFault
 from antiphon.gateway.conversation_steps import (
     CALLS,
@@ -30,7 +31,6 @@ from antiphon.gateway.conversation_steps import (
 )
 from antiphon.gateway.history_budget import HistoryBudget
 from antiphon.gateway.sealing import Seal, has_seal_mark
-from antiphon.gateway.token_estimate import estimate_items
 from antiphon.protocol import codec
 from antiphon.protocol.base import Unknown
 from antiphon.protocol.content import (

@@ -13,13 +13,13 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from antiphon.dialects.common.token_estimate import estimate_request
 from antiphon.dialects.dialect import EventsToHub, Framing
 from antiphon.errors import ApiError, ClientFault
 from antiphon.gateway.compactor import CompactionResult, Compactor, add_usage, compaction_usage
 from antiphon.gateway.preparation import PreparedRequest, prepare_request
 from antiphon.gateway.recording import Recorder
 from antiphon.gateway.routes import Target
-from antiphon.gateway.token_estimate import estimate_request
 from antiphon.gateway.truncation import input_token_limit, truncate_request
 from antiphon.gateway.turn import UpstreamTurn
 from antiphon.protocol import codec

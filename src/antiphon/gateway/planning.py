@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from antiphon.dialects.common.token_estimate import estimate_items, estimate_request
 from antiphon.errors import ClientFault, InvalidValue, MissingField, UnsupportedParameter
 from antiphon.gateway.compaction import select_verbatim_items
 from antiphon.gateway.compactor import MIN_SUMMARY_TOKENS, verbatim_token_limit
 from antiphon.gateway.managed_turn import ContextPlan
 from antiphon.gateway.sealing import Seal
-from antiphon.gateway.token_estimate import estimate_items, estimate_request
 from antiphon.gateway.truncation import input_token_limit, truncate_request
 from antiphon.protocol.items import CompactionTrigger, ItemParam
 from antiphon.protocol.losses import Losses

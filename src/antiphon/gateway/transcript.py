@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from antiphon.dialects.common.placeholders import placeholder_for, type_of
+from antiphon.dialects.common.token_estimate import estimate_text
 from antiphon.dialects.common.tool_errors import mark_failure_in_text
 from antiphon.gateway.conversation_steps import is_permanent, is_summary
-from antiphon.gateway.token_estimate import estimate_text
 from antiphon.protocol import codec
 from antiphon.protocol.content import (
     InputText,

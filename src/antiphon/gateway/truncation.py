@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from antiphon.dialects.common.token_estimate import estimate_items, estimate_request
 from antiphon.gateway.conversation_steps import is_permanent, is_summary, last_user_index, split_steps
-from antiphon.gateway.token_estimate import estimate_items, estimate_request
 from antiphon.protocol.items import ItemParam
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request, input_items

@@ -6,9 +6,15 @@ import json
 from typing import Any
 
 import pytest
+from tests.generate.events import counting_stamps
 
+from antiphon.dialects.chat.wire import ChatWire
 from antiphon.dialects.messages.wire import MessagesWire, ModelThinking
 from antiphon.dialects.registry import CLIENT_DIALECTS, SERVER_DIALECTS
+from antiphon.protocol.emitters import EventCollector
+from antiphon.protocol.fold import fold_events
+from antiphon.protocol.response import make_initial_response
+from antiphon.protocol.writer import ResponseWriter
 
 USER = [{"role": "user", "content": "Hi"}]
 CONTENTS = [{"role": "user", "parts": [{"text": "Hi"}]}]
@@ -105,10 +111,46 @@ def test_reasoning_settings_of_openrouter_are_read_as_effort(settings: dict[str,
     assert (body["reasoning"], "reasoning_effort" in body, losses) == (settings, False, [])
 
 
-@pytest.mark.parametrize("settings", [{"effort": "turbo"}, {"exclude": True}, {"effort": "low", "exclude": True}, "on"])
+@pytest.mark.parametrize("settings", [{"effort": "turbo"}, {"enabled": 1}, "on"])
 def test_unknown_reasoning_settings_are_a_loss(settings: Any) -> None:
     asked = json.dumps({"model": "m", "messages": USER, "reasoning": settings}).encode()
     assert sent("chat", asked, "responses")[1] == ["reasoning"]
+
+
+def test_budget_in_tokens_reaches_openrouter_as_a_number() -> None:
+    wire = ChatWire(reasoning_budget=True)
+    body, losses = sent("messages", request_of("messages", 5000, 9000), "chat", wire)
+    assert (body["reasoning"], "reasoning_effort" in body, losses) == ({"max_tokens": 5000}, False, [])
+    body, losses = sent("chat", request_of("chat", 5000, 9000), "chat", wire)
+    assert (body["reasoning"], "reasoning_effort" in body, losses) == ({"max_tokens": 5000}, False, [])
+
+
+@pytest.mark.parametrize(("effort", "budget", "lost"), [("high", 24000, []), ("xhigh", 24000, ["reasoning.effort"])])
+def test_effort_whose_budget_is_slightly_lower_is_not_lost(effort: str, budget: int, lost: list[str]) -> None:
+    """The output limit leaves less room than the usual budget of the effort, and the budget still means this effort."""
+    asked = json.dumps({"model": "m", "max_tokens": 32000, "messages": USER, "reasoning": {"effort": effort}}).encode()
+    body, losses = sent("chat", asked, "messages")
+    assert (body["thinking"]["budget_tokens"], losses) == (budget, lost)
+
+
+@pytest.mark.parametrize("settings", [{"exclude": True}, {"effort": "low", "exclude": True}])
+def test_excluded_reasoning_is_no_loss_and_is_not_shown(settings: Any) -> None:
+    asked = json.dumps({"model": "m", "messages": USER, "reasoning": settings}).encode()
+    for server in ("responses", "messages", "gemini", "ollama"):
+        assert sent("chat", asked, server)[1] == []
+    request, _ = CLIENT_DIALECTS["chat"].request_to_hub(asked)
+    collector = EventCollector()
+    writer = ResponseWriter(make_initial_response(request, id="resp_1", created_at=1), collector, counting_stamps())
+    writer.start()
+    writer.add_reasoning("r", "hm")
+    writer.close_item("r")
+    writer.add_text("t", "Hi")
+    writer.complete(None)
+    stream = CLIENT_DIALECTS["chat"].events_from_hub(request)
+    data = b"".join(map(stream.feed, collector.events)) + stream.finish()
+    assert (b"hm" in data, b'"Hi"' in data) == (False, True)
+    whole, _ = CLIENT_DIALECTS["chat"].response_from_hub(fold_events(collector.events), request)
+    assert (b"hm" in whole, b'"Hi"' in whole) == (False, True)
 
 
 def test_reasoning_effort_precedes_the_settings_of_openrouter() -> None:

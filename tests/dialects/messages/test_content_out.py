@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from typing import Any
 
 import pytest
@@ -164,6 +165,17 @@ def test_native_blocks_are_sent_unchanged() -> None:
         raw=Raw(b'{"type":"search_result","source":"s","title":"t","content":[{"type":"text","text":"x"}]}'),
     )
     assert sent(part) == ([raw], [])
+
+
+def test_document_of_text_is_the_block_of_the_client() -> None:
+    """E-4: with its cache mark. A server without documents gets the text."""
+    block = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "x"}, "title": "t"}
+    mark = {"prompt_cache_breakpoint": Raw(b'{"mode":"explicit","cache_control":{"type":"ephemeral"}}')}
+    document = InputText(text="t\nx", extra={"messages:document": Raw(json.dumps(block).encode())})
+    marked = InputText(text="t\nx", extra={**(document.extra or {}), **mark})
+    assert sent(document) == ([block], [])
+    assert sent(marked) == ([{**block, "cache_control": {"type": "ephemeral"}}], [])
+    assert sent(document, wire=MessagesWire(documents=False)) == ([{"type": "text", "text": "t\nx"}], [])
 
 
 def test_assistant_content_is_always_text_F4() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from typing import Any
 
@@ -211,18 +210,28 @@ def test_images_are_decoded_from_three_sources(source: dict[str, Any], part: Inp
             {"type": "base64", "media_type": "application/pdf", "data": "JVBE"},
             InputFileParam(file_data="data:application/pdf;base64,JVBE", filename="t"),
         ),
-        (
-            {"type": "text", "media_type": "text/plain", "data": "wörds"},
-            InputFileParam(
-                file_data="data:text/plain;base64," + base64.b64encode("wörds".encode()).decode(), filename="t"
-            ),
-        ),
         ({"type": "url", "url": "https://x/y.pdf"}, InputFileParam(file_url="https://x/y.pdf", filename="t")),
         ({"type": "file", "file_id": "file_1"}, InputFileParam(file_id="file_1", filename="t")),
     ],
 )
-def test_documents_are_decoded_from_four_sources(source: dict[str, Any], part: InputFileParam) -> None:
+def test_documents_are_decoded_from_three_sources(source: dict[str, Any], part: InputFileParam) -> None:
     assert user_parts({"type": "document", "source": source, "title": "t"}) == [part]
+
+
+def test_document_of_text_is_its_text_with_the_block_beside_it() -> None:
+    block = {
+        "type": "document",
+        "source": {"type": "text", "media_type": "text/plain", "data": "wörds"},
+        "title": "t",
+        "context": "c",
+        "citations": {"enabled": True},
+    }
+    (part,) = user_parts({**block, **CACHED})
+    assert isinstance(part, InputText)
+    assert part.text == "t\nc\nwörds"
+    assert part.extra
+    assert json.loads(bytes(part.extra["messages:document"])) == block
+    assert part.extra.keys() == {"messages:document", "citations", *CACHE_EXTRA}
 
 
 def test_document_members_are_kept_with_the_document() -> None:

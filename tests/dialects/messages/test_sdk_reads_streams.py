@@ -37,8 +37,10 @@ def streamed(events: list[StreamEvent]) -> anthropic.types.Message:
 
 
 def members_of(message: anthropic.types.Message) -> dict[str, Any]:
-    """Without the order of thoughts, which a stream sends as they arrive."""
+    """Without the order of thoughts, which a stream sends as they arrive, and without the service tier, which the SDK
+    reads from the start of a stream only."""
     members = message.model_dump(exclude_none=True)
+    members["usage"].pop("service_tier", None)
     for block in members["content"]:
         if block["type"] == "thinking":
             block["thinking"] = sorted(block["thinking"].replace("\n", ""))

@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 from msgspec.structs import replace
-from tests.dialects.messages.client_stream import REQUEST, USAGE, MessagesWriter, stream_to_client
+from tests.dialects.messages.client_stream import REQUEST, USAGE, MessagesWriter, frames_of, stream_to_client
 from tests.generate.events import Life as Written
 from tests.generate.events import counting_stamps, lives, written
 
 from antiphon.dialects.common.envelope import seal_reasoning
+from antiphon.dialects.common.token_estimate import FEW_SAMPLES, estimate_request
 from antiphon.dialects.messages.stream_in import EventsToHub
 from antiphon.dialects.messages.stream_out import EventsFromHub, response_from_hub
 from antiphon.dialects.messages.wire import STOP_REASON_FIELD, STOP_SEQUENCE_FIELD, block_to_item
@@ -208,7 +209,7 @@ def test_text_is_sent_in_pieces_in_one_block() -> None:
                 "stop_reason": None,
                 "stop_sequence": None,
                 "usage": {
-                    "input_tokens": 0,
+                    "input_tokens": estimate_request(REQUEST, FEW_SAMPLES),
                     "cache_creation_input_tokens": None,
                     "cache_read_input_tokens": 0,
                     "output_tokens": 0,
@@ -229,10 +230,36 @@ def test_text_is_sent_in_pieces_in_one_block() -> None:
                 "cache_read_input_tokens": 7,
                 "output_tokens": 4,
                 "output_tokens_details": {"thinking_tokens": 2},
+                "service_tier": "standard",
             },
         },
         {"type": "message_stop"},
     ]
+
+
+def test_stream_starts_with_an_estimate_of_the_input_that_its_end_corrects() -> None:
+    request = Request(model="m", input="Tell me the weather in Paris, in one sentence.")
+    writer = EventsFromHub(request)
+    life = MessagesWriter()
+    life.add_text(1, "Rain.")
+    life.complete(USAGE)
+    frames = [json.loads(frame.data) for frame in frames_of(b"".join(map(writer.feed, life.collector.events)))]
+    start, end = frames[0]["message"]["usage"], frames[-2]["usage"]
+    assert start["input_tokens"] == estimate_request(request, FEW_SAMPLES) > 10
+    assert (end["input_tokens"], end["cache_read_input_tokens"]) == (3, 7)
+
+
+@pytest.mark.parametrize(
+    ("tier", "start", "end"), [("default", None, "standard"), ("priority",) * 3, ("auto", None, None)]
+)
+def test_service_tier_reaches_the_client(tier: str, start: str | None, end: str | None) -> None:
+    """At the start of a stream, `default` only means that the server has not said it yet."""
+    life = MessagesWriter()
+    life.update_response(service_tier=tier)
+    life.add_text(1, "Hi")
+    life.complete(USAGE)
+    events = life.client_stream().events
+    assert (events[0]["message"]["usage"].get("service_tier"), events[-2]["usage"].get("service_tier")) == (start, end)
 
 
 def test_cached_tokens_are_counted_once() -> None:
@@ -256,6 +283,7 @@ def test_cached_tokens_are_counted_once() -> None:
         "cache_creation": {"ephemeral_5m_input_tokens": 30},
         "cache_read_input_tokens": 60,
         "output_tokens": 5,
+        "service_tier": "standard",
     }
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from msgspec import UNSET, UnsetType
 
+from antiphon.dialects.chat.reasoning import excludes_reasoning
 from antiphon.dialects.chat.response_wire import (
     AnnotationOut,
     ChoiceOut,
@@ -28,6 +29,7 @@ from antiphon.dialects.chat.response_wire import (
 )
 from antiphon.dialects.common import freeform_tools
 from antiphon.dialects.common.answer_losses import AnswerLosses
+from antiphon.dialects.common.message_separator import MessageSeparator
 from antiphon.dialects.common.reasoning_texts import TEXT_PART, ReasoningParagraphs, reasoning_texts
 from antiphon.dialects.common.tool_names import PLAIN_NAMES, ToolNames, key_of_call, tools_of_request
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
@@ -87,6 +89,8 @@ class AnswerFromHub:
         self._calls: dict[int, _AnnouncedCall] = {}  # by output index
         self._streamed_indexes: set[int] = set()  # output indexes of items whose content was streamed
         self._paragraphs = ReasoningParagraphs()
+        self._shows_reasoning = not excludes_reasoning(request)
+        self._separator = MessageSeparator()
         self._pending_sealed: list[str] = []  # encrypted reasoning that is sent with the next message or call
         self._detail_count = 0
         #: Citations are sent together at the end, because clients read only one list of them.
@@ -108,7 +112,11 @@ class AnswerFromHub:
                 return self._arguments_piece(event.output_index, event.delta)
             case AnnotationAdded() if event.annotation is not None:
                 self._annotations.append(_annotation_from_hub(event.annotation))
-            case ContentPartAdded() | SummaryPartAdded():
+            case ContentPartAdded():
+                self._streamed_indexes.add(event.output_index)
+                gap = self._separator.before_part(event.output_index, event.part)
+                return _text_piece(gap, []) if gap else None
+            case SummaryPartAdded():
                 self._streamed_indexes.add(event.output_index)
             case ItemAdded() if event.item is not None:
                 return self._begin_item(event.output_index, event.item)
@@ -195,8 +203,10 @@ class AnswerFromHub:
             return _calls(ToolCallPiece(index=call_index, custom=CustomPiece(input=text)))
         return _calls(ToolCallPiece(index=call_index, function=FunctionPiece(arguments=text)))
 
-    def _reasoning_piece(self, text: str, part: Hashable) -> ChoiceOut:
+    def _reasoning_piece(self, text: str, part: Hashable) -> ChoiceOut | None:
         """Return reasoning text. Chat has one string for all of it; each summary part is a paragraph."""
+        if not self._shows_reasoning:
+            return None
         return ChoiceOut(delta=MessagePiece(reasoning_content=self._paragraphs.separate(text, part)))
 
     def _take_sealed(self, call_id: str | UnsetType = UNSET) -> list[DetailOut] | UnsetType:
@@ -210,8 +220,9 @@ class AnswerFromHub:
 
     def _whole_reasoning(self, index: int, item: Reasoning) -> ChoiceOut | None:
         pieces = [
-            self._reasoning_piece(text, part)
+            piece
             for text, part in reasoning_texts(index, item, self._answer_losses.report_part)
+            if (piece := self._reasoning_piece(text, part))
         ]
         return join_pieces(pieces) if pieces else None
 
@@ -223,7 +234,8 @@ class AnswerFromHub:
             self._answer_losses.report_part_fields(index, part)
             match part:
                 case OutputText():
-                    pieces.append(_text_piece(part.text, part.logprobs or []))
+                    gap = self._separator.before_part(index, part)
+                    pieces.append(_text_piece(gap + part.text, part.logprobs or []))
                     self._annotations += map(_annotation_from_hub, part.annotations)
                 case Text(text=text) | InputText(text=text):
                     pieces.append(_text_piece(text, []))

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
-from antiphon.dialects.chat.wire import REASONING_DETAILS, ChatWire, MessageIn
+from antiphon.dialects.chat.wire import REASONING_DETAILS, REASONING_SETTINGS, ChatWire, MessageIn
 from antiphon.dialects.common.effort import EFFORT_OF_WORD, effort_of
 from antiphon.dialects.common.envelope import Envelope, client_maker, seal_reasoning, unseal_reasoning
 from antiphon.dialects.common.surrogates import SurrogateJoiner
@@ -23,7 +23,7 @@ from antiphon.protocol.content import Content, ReasoningText, SummaryText
 from antiphon.protocol.items import ReasoningParam
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.open_items import TextPieces
-from antiphon.protocol.request import ReasoningEffort
+from antiphon.protocol.request import ReasoningEffort, Request
 
 
 def effort_of_settings(raw: Raw | None) -> ReasoningEffort | UnsetType:
@@ -37,6 +37,13 @@ def effort_of_settings(raw: Raw | None) -> ReasoningEffort | UnsetType:
             return "medium" if is_enabled else "none"
         case _:
             return UNSET
+
+
+def excludes_reasoning(request: Request) -> bool:
+    """Whether the client's settings for reasoning ask for an answer without the text of the reasoning."""
+    raw = (request.extra or {}).get(REASONING_SETTINGS)
+    settings = msgspec.json.decode(raw) if raw is not None else None
+    return isinstance(settings, dict) and settings.get("exclude") is True
 
 
 class ReasoningCollector:

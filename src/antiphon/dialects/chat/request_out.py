@@ -28,7 +28,7 @@ from antiphon.dialects.chat.wire import (
     ResponseFormatOut,
 )
 from antiphon.dialects.common.cache_marks import breakpoint_options, cache_control_from_options
-from antiphon.dialects.common.effort import supported_effort
+from antiphon.dialects.common.effort import supported_effort, token_budget
 from antiphon.dialects.common.offered_tools import translate_tools_once
 from antiphon.dialects.common.output_limit import refuse_empty_output
 from antiphon.dialects.common.request_fields import (
@@ -217,14 +217,24 @@ def _effort(request: Request, wire: ChatWire, losses: Losses) -> ReasoningEffort
     effort = request.reasoning.effort if request.reasoning else UNSET
     if effort and effort == effort_of_settings((request.extra or {}).get(REASONING_SETTINGS)):
         return UNSET  # the client's own settings are sent
+    if _budget(request, wire) is not None:
+        return UNSET
     if not effort or not wire.efforts:
         return effort
     return supported_effort(effort, wire.efforts, losses)
 
 
+def _budget(request: Request, wire: ChatWire) -> int | None:
+    """RSN-4: the budget of a client that counts reasoning in tokens, for a server that does."""
+    return token_budget(request) if wire.reasoning_budget else None
+
+
 def _extra_from_hub(request: Request, body: RequestOut, wire: ChatWire, losses: Losses) -> dict[str, Raw]:
     """Return the unknown fields to send: those of chat clients, and those that the profile lists."""
     extra_fields: dict[str, Raw] = {}
+    budget = _budget(request, wire)
+    if budget is not None and REASONING_SETTINGS not in (request.extra or {}):
+        extra_fields["reasoning"] = Raw(b'{"max_tokens":%d}' % budget)
     for name, raw in (request.extra or {}).items():
         equivalent_name = EQUIVALENT_FIELDS.get(name, "")
         wire_name = (

@@ -88,6 +88,8 @@ class ChatWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     missing_reasoning: Literal["absent", "blank"] = "absent"
     #: The values of `reasoning_effort` that the server supports; others become the nearest one (RSN-4). Empty: all.
     efforts: tuple[ReasoningEffort, ...] = ()
+    #: Whether the server takes a budget for reasoning in tokens, as `reasoning.max_tokens`.
+    reasoning_budget: bool = False
     #: Think tags in the text: at its start, anywhere, with an implied opening tag, or not detected.
     think_tags: Literal["leading", "anywhere", "implied", "off"] = "leading"
     #: Images in tool results: moved into a user message after the results, or kept.

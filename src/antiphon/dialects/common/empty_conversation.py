@@ -1,4 +1,4 @@
-"""The text that is sent if no message of the user has content, for APIs that refuse an empty text."""
+"""The text that is sent in place of an empty message of the user, for APIs that refuse an empty text."""
 
 from __future__ import annotations
 
@@ -11,6 +11,12 @@ from antiphon.protocol.losses import Losses
 
 def has_user_message(items: list[ItemParam]) -> bool:
     return any(isinstance(item, MessageParam) and item.role == "user" for item in items)
+
+
+def ends_with_user_message(items: list[ItemParam]) -> bool:
+    """Whether the user speaks last. If that message is empty, the model must not continue its own message."""
+    last = items[-1] if items else None
+    return isinstance(last, MessageParam) and last.role == "user"
 
 
 def text_for_empty_conversation(items: list[ItemParam], losses: Losses) -> str:

@@ -22,7 +22,8 @@ from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.writer import ResponseWriter
 from antiphon.redaction import sanitize_text
 
-StreamOutcome = Literal["completed", "incomplete", "failed"]
+#: `unknown`: the server ended the answer for a reason that the dialect does not know.
+StreamOutcome = Literal["completed", "incomplete", "unknown", "failed"]
 
 
 class AnswerSink(Protocol):
@@ -115,7 +116,7 @@ class StreamToHub(ABC):
         Only if its output is nothing but whole calls, they are delivered: the client can run them and continue.
         """
         self._has_ended = True
-        self._answer.finish("incomplete")
+        self._answer.finish("unknown")
         shown = sanitize_text(reason)[:MAX_REASON]
         if _are_whole_calls(self._writer.announced_items):
             self.losses.add(path, f"the reason {shown!r}", "it is unknown; all calls are whole, and they are delivered")

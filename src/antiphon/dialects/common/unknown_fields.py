@@ -40,18 +40,21 @@ def is_handled_by_gateway(name: str, raw: Raw, request: Request) -> bool:
     if not members.keys() <= allowed_members:
         return False
     effort = request.reasoning.effort if request.reasoning else UNSET
-    if name in EFFORT_FIELDS and not effort:
+    if name in EFFORT_FIELDS and not effort and members.keys() != {"exclude"}:  # the answer's writer excludes it
         return False
     return "effort" not in members or members["effort"] == effort
 
 
 EMPTY_VALUES: Final = (b"null", b"[]", b"{}", b'""')
-#: Fields that repeat another field in the form of one dialect: the object of a tool output, the parts of reasoning.
+#: Fields that repeat another field in the form of one dialect: the object of a tool output, the parts of reasoning,
+#: the reason why an answer is incomplete.
 REDUNDANT_FIELDS: Final = frozenset(
     {
         "chat:developer",
         "chat:parts",
         "messages:system",
+        "messages:document",
+        "messages:stop_reason",
         "gemini:response",
         "gemini:resultParts",
         "gemini:thought",
@@ -65,7 +68,7 @@ HANDLED_FIELDS: Final = {
     "messages:thinking": {"type", "budget_tokens"},
     "messages:output_config": {"effort"},
     "gemini:thinkingConfig": {"thinkingBudget", "thinkingLevel", "includeThoughts"},
-    "chat:reasoning": {"effort", "max_tokens", "enabled"},
+    "chat:reasoning": {"effort", "max_tokens", "enabled", "exclude"},
 }
 #: Values of fields that mean what every server does without the field.
 DEFAULT_VALUES: Final[dict[str, tuple[Any, ...]]] = {

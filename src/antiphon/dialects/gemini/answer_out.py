@@ -17,7 +17,9 @@ from msgspec import UNSET, Raw, UnsetType
 from antiphon.dialects.common import freeform_tools
 from antiphon.dialects.common.answer_losses import AnswerLosses
 from antiphon.dialects.common.call_arguments import arguments_as_object, wrap_arguments
+from antiphon.dialects.common.message_separator import MessageSeparator
 from antiphon.dialects.common.reasoning_texts import TEXT_PART, ReasoningParagraphs, reasoning_texts
+from antiphon.dialects.common.service_tiers import tier_from_hub
 from antiphon.dialects.common.tool_names import GEMINI_NAMES, ToolKind, ToolNames
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.gemini.content_out import native_part
@@ -59,7 +61,7 @@ from antiphon.protocol.events import (
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, Message, Reasoning, UnknownItem
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import Response, Usage
+from antiphon.protocol.response import Response
 from antiphon.protocol.status import ItemStatus
 
 AnyAnswerPart = AnswerPartOut | dict[str, Raw]
@@ -77,6 +79,7 @@ class AnswerFromHub:
         self._shows_thoughts = bool(request.reasoning and request.reasoning.summary)
         self._streamed_indexes: set[int] = set()  # output indexes of items that were sent piece by piece
         self._paragraphs = ReasoningParagraphs()
+        self._separator = MessageSeparator()
         self._citations: list[CitationSourceOut] = []
         self._text_length = 0  # bytes of complete text so far, because citations count bytes
         self._is_refusal = False
@@ -92,7 +95,10 @@ class AnswerFromHub:
                 return _candidate_piece(self._thought_parts(event.delta, (event.output_index, event.summary_index)))
             case RefusalDelta():
                 return self._refusal_piece(event.delta)
-            case ContentPartAdded() | SummaryPartAdded():
+            case ContentPartAdded():
+                self._streamed_indexes.add(event.output_index)
+                return self._gap_piece(event.output_index, event.part)
+            case SummaryPartAdded():
                 self._streamed_indexes.add(event.output_index)
             case ContentPartDone():
                 self._collect_citations(event.part)
@@ -137,6 +143,7 @@ class AnswerFromHub:
                 thoughts = [] if index in self._streamed_indexes else self._whole_reasoning(index, item)
                 return _candidate_piece([*thoughts, *self._keep_signature(item.encrypted_content or "")])
             case UnknownItem() if _is_native_item(item):
+                self._separator.end_text()
                 own, signature = native_part(item), self._take_signature()
                 return _candidate_piece(
                     [{**own, "thoughtSignature": Raw(msgspec.json.encode(signature))} if signature else own]
@@ -149,6 +156,7 @@ class AnswerFromHub:
         if arguments is None:
             self._losses.add(f"output[{index}]", f"the call of {call.name!r}", "it is truncated")
             return None
+        self._separator.end_text()
         kind: ToolKind = "function" if isinstance(call, FunctionCall) else "custom"
         name = self._names.client_name((kind, call.name, call.namespace or None))
         function_call = AnswerFunctionCallOut(id=call.call_id, name=name, args=arguments)
@@ -175,6 +183,7 @@ class AnswerFromHub:
             self._answer_losses.report_part_fields(index, part)
             match part:
                 case OutputText():
+                    pieces.append(self._gap_piece(index, part))
                     pieces.append(self._text_piece(part.text, part.logprobs or []))
                     self._collect_citations(part)
                 case Text(text=text) | InputText(text=text):
@@ -201,6 +210,12 @@ class AnswerFromHub:
             else piece
         )
 
+    def _gap_piece(self, index: int, part: Content) -> CandidateOut | None:
+        """The blank line before a text, if the text begins another message. It carries no signature."""
+        gap = self._separator.before_part(index, part)
+        self._text_length += len(gap)
+        return _candidate_piece([AnswerPartOut(text=gap)] if gap else [])
+
     def _refusal_piece(self, text: str) -> CandidateOut | None:
         self._is_refusal = True
         self._text_length += len(text.encode())
@@ -210,6 +225,7 @@ class AnswerFromHub:
         """A thought part. Each part of a summary starts a new paragraph."""
         if not self._shows_thoughts or not text:
             return []
+        self._separator.end_text()
         return [
             *self._pending_signature_part(),
             AnswerPartOut(text=self._paragraphs.separate(text, part), thought=True),
@@ -279,8 +295,14 @@ def join_candidates(pieces: list[CandidateOut]) -> CandidateOut | None:
     )
 
 
-def usage_from_hub(usage: Usage) -> UsageOut:
-    """REQ-4: the hub's output count includes thoughts, the API's does not. Both input counts include cached tokens."""
+def usage_from_hub(response: Response) -> UsageOut | UnsetType:
+    """REQ-4: the service tier and the token counts.
+
+    The hub's output count includes thoughts, the API's does not. Both input counts include cached tokens.
+    """
+    usage = response.usage
+    if usage is None:
+        return UNSET
     thoughts = usage.output_tokens_details.reasoning_tokens
     return UsageOut(
         prompt_token_count=usage.input_tokens,
@@ -288,6 +310,7 @@ def usage_from_hub(usage: Usage) -> UsageOut:
         total_token_count=usage.total_tokens,
         cached_content_token_count=usage.input_tokens_details.cached_tokens or UNSET,
         thoughts_token_count=thoughts or UNSET,
+        service_tier=tier_from_hub(response.service_tier) or UNSET,
     )
 
 

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from antiphon.dialects.common.effort import EFFORT_BUDGETS, supported_effort, token_budget
-from antiphon.dialects.common.empty_conversation import text_for_empty_conversation
+from antiphon.dialects.common.empty_conversation import ends_with_user_message, text_for_empty_conversation
 from antiphon.dialects.common.model_names import matches_any
 from antiphon.dialects.common.narrowing import narrow_schema
 from antiphon.dialects.common.offered_tools import translate_tools_once
@@ -63,9 +63,10 @@ def request_from_hub(request: Request, wire: GeminiWire = GeminiWire()) -> tuple
     losses = Losses()
     names = ToolNames.for_request(request, GEMINI_NAMES)
     history = history_from_hub(request, names, wire, losses)
-    if not history.contents:
-        text = text_for_empty_conversation(input_items(request), losses)
-        history = history._replace(contents=[ContentOut(role="user", parts=[PartOut(text=text)])])
+    items = input_items(request)
+    if not history.contents or (history.contents[-1].role == "model" and ends_with_user_message(items)):
+        text = text_for_empty_conversation(items, losses)
+        history = history._replace(contents=[*history.contents, ContentOut(role="user", parts=[PartOut(text=text)])])
     tools = translate_tools_once(ToolsFromHub, request, names, wire)
     losses.extend(tools.losses)
     leading_system_texts = [request.instructions] if request.instructions else []

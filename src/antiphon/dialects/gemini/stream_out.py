@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET
 
 from antiphon.dialects.common.json_lines import escape_line_ends
 from antiphon.dialects.common.response_errors import raise_unless_ended
@@ -88,8 +87,8 @@ class EventsFromHub(StreamFromHub):
         return self._answer_frame(candidates=[piece]) if piece else b""
 
     def _end(self, response: Response) -> bytes:
-        usage = {"usage_metadata": usage_from_hub(response.usage)} if response.usage else {}
-        return self._answer_frame(candidates=[self._answer.final_candidate(response)], **usage)
+        candidates = [self._answer.final_candidate(response)]
+        return self._answer_frame(candidates=candidates, usage_metadata=usage_from_hub(response))
 
     def _around_text(self) -> tuple[bytes, bytes]:
         """The bytes before and after the text in every text frame."""
@@ -121,7 +120,7 @@ def response_from_hub(response: Response, request: Request) -> tuple[bytes, Loss
     body = msgspec.structs.replace(
         initial_answer(response),
         candidates=[candidate],
-        usage_metadata=usage_from_hub(response.usage) if response.usage else UNSET,
+        usage_metadata=usage_from_hub(response),
     )
     return msgspec.json.encode(body), losses
 

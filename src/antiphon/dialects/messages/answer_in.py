@@ -141,12 +141,13 @@ class AnswerToHub:
 
     def finish(self, outcome: StreamOutcome) -> None:
         """End the answer. Items that are still open are closed with the response."""
+        was_cut = bool(self.open_indices) or outcome != "unknown"
         for index in self.open_indices:
             self.stop_block(index)
         if self._idle_block is not None and outcome == "completed":
             self._close_item(self._idle_block)
         elif type(self._idle_block) is _CallBlock:
-            self._end_call(self._idle_block, was_cut=True)
+            self._end_call(self._idle_block, was_cut=was_cut)
         self._idle_block = None
 
     # Items

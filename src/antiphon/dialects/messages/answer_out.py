@@ -19,6 +19,7 @@ from antiphon.dialects.common.call_arguments import arguments_as_object
 from antiphon.dialects.common.event_ordering import EventSequencer
 from antiphon.dialects.common.placeholders import type_of
 from antiphon.dialects.common.reasoning_texts import TEXT_PART, ReasoningParagraphs, reasoning_texts
+from antiphon.dialects.common.service_tiers import tier_from_hub
 from antiphon.dialects.common.tool_names import MESSAGES_NAMES, ToolNames, key_of_call
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.messages.content_out import citation_from_hub
@@ -82,7 +83,7 @@ from antiphon.protocol.events import (
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Item, Message, Reasoning, UnknownItem
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import Response, Usage
+from antiphon.protocol.response import Response
 from antiphon.protocol.status import ItemStatus
 
 
@@ -350,13 +351,21 @@ class AnswerFromHub:
                 )
 
 
-def usage_from_hub(usage: Usage | None) -> UsageOut:
-    """The token counts. A message always has usage, so unknown usage is zeros, or null where the API allows it.
+def usage_from_hub(response: Response) -> UsageOut:
+    """The service tier and the token counts.
 
-    The input count of this API excludes tokens read from and written to the cache.
+    A message always has usage, so unknown usage is zeros, or null where the API allows it. The input
+    count of this API excludes tokens read from and written to the cache.
     """
+    usage, tier = response.usage, tier_from_hub(response.service_tier)
     if usage is None:
-        return UsageOut(input_tokens=0, cache_creation_input_tokens=None, cache_read_input_tokens=0, output_tokens=0)
+        return UsageOut(
+            input_tokens=0,
+            cache_creation_input_tokens=None,
+            cache_read_input_tokens=0,
+            output_tokens=0,
+            service_tier=tier or UNSET,
+        )
     details = usage.input_tokens_details
     written = details.cache_write_tokens
     thoughts = usage.output_tokens_details.reasoning_tokens
@@ -367,6 +376,7 @@ def usage_from_hub(usage: Usage | None) -> UsageOut:
         output_tokens=usage.output_tokens,
         output_tokens_details=OutputDetailsOut(thinking_tokens=thoughts) if thoughts else UNSET,
         cache_creation=(details.extra or {}).get(CACHE_CREATION_FIELD, UNSET),
+        service_tier=tier or UNSET,
     )
 
 

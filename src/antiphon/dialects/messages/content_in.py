@@ -8,14 +8,16 @@ server needs back in `extra`. Citations of documents, which only this dialect ha
 
 from __future__ import annotations
 
-import base64
 from typing import Any, assert_never
 
+import msgspec
 from msgspec import UNSET, Raw, UnsetType
+from msgspec.structs import replace
 
 from antiphon.dialects.common.cache_marks import CACHE_MARK, mark_from_cache_control
 from antiphon.dialects.messages.wire import (
     CITATION_SERVER_MEMBERS,
+    DOCUMENT_FIELD,
     PREFIX,
     WEB_CITATION,
     Base64SourceIn,
@@ -101,7 +103,7 @@ def _image_to_hub(block: ImageBlockIn) -> InputImageParam | UnknownContent:
             assert_never(never)
 
 
-def _document_to_hub(block: DocumentBlockIn) -> InputFileParam | UnknownContent:
+def _document_to_hub(block: DocumentBlockIn) -> InputText | InputFileParam | UnknownContent:
     filename = block.title or UNSET
     match block.source:
         case Base64SourceIn(media_type=kind, data=data):
@@ -109,10 +111,7 @@ def _document_to_hub(block: DocumentBlockIn) -> InputFileParam | UnknownContent:
                 file_data=f"data:{kind};base64,{data}", filename=filename, extra=extra_fields_of(block)
             )
         case TextSourceIn(data=text):
-            data = base64.b64encode(text.encode()).decode()
-            return InputFileParam(
-                file_data=f"data:text/plain;base64,{data}", filename=filename, extra=extra_fields_of(block)
-            )
+            return _text_document(block, text)
         case UrlSourceIn(url=url):
             return InputFileParam(file_url=url, filename=filename, extra=extra_fields_of(block))
         case FileSourceIn(file_id=file_id):
@@ -121,6 +120,15 @@ def _document_to_hub(block: DocumentBlockIn) -> InputFileParam | UnknownContent:
             return _native_part(Raw(codec.encode(block)), "document")
         case _ as never:
             assert_never(never)
+
+
+def _text_document(block: DocumentBlockIn, text: str) -> InputText:
+    """A document of text: its text for servers of other dialects, and the block itself for servers of this one."""
+    members = {**(block.extra or {})}
+    lines = [block.title, msgspec.json.decode(members.pop("context", Raw(b"null"))), text]
+    own_block = Raw(codec.encode(replace(block, cache_control=UNSET)))
+    extra = extra_fields_of(replace(block, extra=members or UNSET), **{DOCUMENT_FIELD: own_block})
+    return InputText(text="\n".join(line for line in lines if isinstance(line, str) and line), extra=extra)
 
 
 def _native_part(block: Raw, kind: str) -> UnknownContent:

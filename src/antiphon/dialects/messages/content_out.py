@@ -10,10 +10,13 @@ import base64
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
+import msgspec
 from msgspec import UNSET, Raw, UnsetType
+from msgspec.structs import replace
 
 from antiphon.dialects.common.cache_marks import (
     CACHE_CONTROL,
+    CACHE_MARK,
     cache_control_from_mark,
     is_breakpoint,
     mark_of,
@@ -24,6 +27,7 @@ from antiphon.dialects.common.placeholders import replace_with_placeholder
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.messages.wire import (
     CITATION_SERVER_MEMBERS,
+    DOCUMENT_FIELD,
     PREFIX,
     WEB_CITATION,
     Block,
@@ -90,6 +94,8 @@ class ContentFromHub:
                 return [self._image_block(part, path)]
             case InputFileParam():
                 return [self._document_block(part, path)]
+            case InputText(extra=dict() as extra) if DOCUMENT_FIELD in extra and self._wire.documents:
+                return [self._own_document(part, extra, path)]
             case UnknownContent() if part.kind in NATIVE_BLOCKS:
                 return [part.raw]
             case _:
@@ -162,6 +168,13 @@ class ContentFromHub:
                 self._losses.add(f"{path}.{name}", f"the {name} of a file", "its content is sent instead")
         block = DocumentBlock(source=source, title=part.filename or UNSET)
         return self.with_fields(block, part, path, DOCUMENT_FIELDS)
+
+    def _own_document(self, part: InputText, extra: dict[str, Raw], path: str) -> Block:
+        """A document of a client of this dialect, with the cache mark of its part."""
+        mark = {name: raw for name, raw in extra.items() if name == CACHE_MARK}
+        fields = self.with_fields(TextBlock(text=""), replace(part, extra=mark), path, ())
+        cache_control = {CACHE_CONTROL: fields[CACHE_CONTROL]} if isinstance(fields, dict) else {}
+        return {**msgspec.json.decode(extra[DOCUMENT_FIELD], type=dict[str, Raw]), **cache_control}
 
     def _placeholder_block(self, part: ContentParam, path: str, why: str) -> TextBlock:
         return TextBlock(text=replace_with_placeholder(part, path, why, self._losses))

@@ -16,7 +16,11 @@ from msgspec import UNSET, Raw, UnsetType
 from antiphon.dialects.common import freeform_tools
 from antiphon.dialects.common.call_arguments import arguments_as_object, arguments_or_wrapper
 from antiphon.dialects.common.call_ids import mark_call_id
-from antiphon.dialects.common.empty_conversation import has_user_message, text_for_empty_conversation
+from antiphon.dialects.common.empty_conversation import (
+    ends_with_user_message,
+    has_user_message,
+    text_for_empty_conversation,
+)
 from antiphon.dialects.common.envelope import unseal_reasoning
 from antiphon.dialects.common.history import (
     AnsweredCall,
@@ -184,7 +188,8 @@ class _MessageWriter:
     def finish(self, items: list[ItemParam]) -> SystemAndMessages:
         self._drop_thoughts()
         self._flush_system()
-        if not self._messages and (not self._system or has_user_message(items)):
+        is_empty = not self._messages and (not self._system or has_user_message(items))
+        if is_empty or (self._messages and self._messages[-1].role == "assistant" and ends_with_user_message(items)):
             text = text_for_empty_conversation(items, self._losses)
             self._messages.append(MessageOut(role="user", content=[TextBlock(text=text)]))
         if not self._messages or self._messages[0].role != "user":

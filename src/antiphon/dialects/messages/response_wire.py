@@ -125,6 +125,7 @@ class UsageOut(Struct, frozen=True, kw_only=True, gc=False):
     output_tokens: int
     cache_creation: Raw | UnsetType = UNSET
     output_tokens_details: OutputDetailsOut | UnsetType = UNSET
+    service_tier: str | UnsetType = UNSET
 
 
 class AnswerOut(Struct, frozen=True, kw_only=True, gc=False):

@@ -14,6 +14,7 @@ from msgspec import UNSET, Raw, Struct
 from msgspec.structs import asdict, replace
 
 from antiphon import sse
+from antiphon.dialects.common.service_tiers import tier_to_hub
 from antiphon.dialects.common.stream_to_hub import StreamToHub, invalid_upstream_data
 from antiphon.dialects.common.tool_names import MESSAGES_NAMES, ToolNames
 from antiphon.dialects.messages.answer_in import AnswerToHub
@@ -212,7 +213,7 @@ class EventsToHub(StreamToHub):
         self._usage = _merge_usage(self._usage, usage)
         if usage.service_tier and usage.service_tier != self._service_tier:
             self._service_tier = usage.service_tier
-            self._writer.update_response(service_tier=TIER_OF_WORD.get(usage.service_tier, usage.service_tier))
+            self._writer.update_response(service_tier=tier_to_hub(usage.service_tier))
 
     def _read_stop(self, delta: DeltaIn) -> None:
         self._stop_reason = delta.stop_reason or self._stop_reason
@@ -306,7 +307,6 @@ def _decode_bare_error(frame: sse.Frame) -> Any:
 DELTA_TYPES: Final = frozenset(
     {"text_delta", "thinking_delta", "signature_delta", "input_json_delta", "citations_delta"}
 )
-TIER_OF_WORD: Final[dict[str, str]] = {"standard": "default"}
 #: Stop reasons that the response's status and output already express.
 STATUS_STOP_REASONS: Final = frozenset({"end_turn", "tool_use", "stop_sequence", "max_tokens", "refusal"})
 INCOMPLETE_REASONS: Final[dict[str, str]] = {

@@ -18,6 +18,7 @@ from antiphon import sse
 from antiphon.dialects.common.call_arguments import arguments_as_object, wrap_arguments
 from antiphon.dialects.common.response_errors import raise_unless_ended
 from antiphon.dialects.common.stream_from_hub import StreamFromHub
+from antiphon.dialects.common.token_estimate import FEW_SAMPLES, estimate_request
 from antiphon.dialects.messages.answer_out import AnswerFromHub, OpenTextBlock, usage_from_hub
 from antiphon.dialects.messages.errors import error_frame_data
 from antiphon.dialects.messages.response_wire import (
@@ -60,6 +61,7 @@ class EventsFromHub(StreamFromHub):
 
     def __init__(self, request: Request) -> None:
         super().__init__()
+        self._request = request
         self._model = request.model
         self._answer = AnswerFromHub(request, self.losses)
         self._open_text_block: OpenTextBlock | None = None  # the text that `_head` is for
@@ -87,6 +89,10 @@ class EventsFromHub(StreamFromHub):
 
     def _begin(self, response: Response) -> bytes:
         message = message_from_hub(response, self._model, [])
+        if response.usage is None:  # clients show the count before the answer ends; `message_delta` corrects it
+            tier = UNSET if response.service_tier == "default" else message.usage.service_tier  # not known yet
+            tokens = estimate_request(self._request, FEW_SAMPLES)
+            message = replace(message, usage=replace(message.usage, input_tokens=tokens, service_tier=tier))
         return _frame(MessageStart(message=message)) + _frame(Ping())
 
     def _content(self, event: StreamEvent) -> bytes:
@@ -105,7 +111,7 @@ class EventsFromHub(StreamFromHub):
             )
 
     def _end(self, response: Response) -> bytes:
-        message_delta = MessageDelta(delta=self._answer.final_delta(response), usage=usage_from_hub(response.usage))
+        message_delta = MessageDelta(delta=self._answer.final_delta(response), usage=usage_from_hub(response))
         return _frame(message_delta) + _frame(MessageStop())
 
     def _error_frame(self, error: Error | ErrorPayload | None) -> bytes:
@@ -132,7 +138,7 @@ def message_from_hub(response: Response, model: Any, content: list[Any]) -> Answ
         id=f"msg_{response.id.removeprefix('resp_')}",
         model=model or response.model,
         content=content,
-        usage=usage_from_hub(response.usage),
+        usage=usage_from_hub(response),
     )
 
 

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
-from antiphon.dialects.common.effort import EFFORT_BUDGETS, EFFORT_ORDER, supported_effort, token_budget
+from antiphon.dialects.common.effort import EFFORT_BUDGETS, EFFORT_ORDER, effort_of, supported_effort, token_budget
 from antiphon.dialects.messages.history_out import SystemAndMessages
 from antiphon.dialects.messages.wire import MessagesWire, ThinkingConfigOut, ThinkingType, ToolChoiceOut, model_thinking
 from antiphon.protocol.losses import Losses
@@ -154,7 +154,7 @@ class ThinkingFromHub:
                 f"{self._max_tokens} output tokens leave no room for thinking",
             )
             return UNSET
-        if budget > max_budget:
+        if budget > max_budget and (self._client_budget is not None or effort_of(max_budget) != effort):
             why = f"the output limit leaves room for {max_budget}"
             self._losses.add("reasoning.effort", f"a budget of {budget} tokens", why)
         elif budget < MIN_BUDGET:

@@ -31,6 +31,8 @@ STOP_REASON_FIELD: Final = "messages:stop_reason"
 CACHE_CREATION_FIELD: Final = "cache_creation"
 #: In the `extra` of a system message: true if a client of this dialect sent it between other messages.
 SYSTEM_FIELD: Final = "messages:system"
+#: The block of a document of text, in the `extra` of the text.
+DOCUMENT_FIELD: Final = "messages:document"
 WEB_CITATION: Final = "web_search_result_location"
 CITATION_SERVER_MEMBERS: Final[tuple[str, ...]] = ("cited_text", "encrypted_index")
 ThinkingType = Literal["adaptive", "enabled", "between_tools", "disabled"]

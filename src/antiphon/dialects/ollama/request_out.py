@@ -14,7 +14,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from antiphon.dialects.common import freeform_tools
 from antiphon.dialects.common.effort import nearest_effort
-from antiphon.dialects.common.empty_conversation import text_for_empty_conversation
+from antiphon.dialects.common.empty_conversation import ends_with_user_message, text_for_empty_conversation
 from antiphon.dialects.common.envelope import unseal_reasoning
 from antiphon.dialects.common.history import (
     AnsweredCall,
@@ -73,8 +73,9 @@ def request_from_hub(request: Request, wire: OllamaWire = OllamaWire()) -> tuple
     tools = translate_tools_once(_tools, request, names, wire)
     losses.extend(tools.losses)
     messages = _messages(request, names, wire, losses)
-    if not any(message.role != "system" for message in messages):
-        messages.append(MessageOut(role="user", content=text_for_empty_conversation(input_items(request), losses)))
+    items, is_empty = input_items(request), all(message.role == "system" for message in messages)
+    if is_empty or (messages[-1].role == "assistant" and ends_with_user_message(items)):
+        messages.append(MessageOut(role="user", content=text_for_empty_conversation(items, losses)))
     extra = _native_fields(request, losses)
     _report_fields(request, losses, has_tools=tools.encoded is not UNSET)
     wants_logprobs = bool(request.top_logprobs) or LOGPROBS in (request.include or ())

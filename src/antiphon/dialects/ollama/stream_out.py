@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from antiphon.dialects.common import freeform_tools
 from antiphon.dialects.common.envelope import has_more_than_text
 from antiphon.dialects.common.json_lines import escape_line_ends
+from antiphon.dialects.common.message_separator import MessageSeparator
 from antiphon.dialects.common.placeholders import type_of
 from antiphon.dialects.common.reasoning_texts import TEXT_PART, reasoning_texts
 from antiphon.dialects.common.response_errors import (
@@ -126,6 +127,7 @@ class _Answer:
         self._template = LineOut(model=request.model or "", created_at=rfc3339(0))
         self._streamed: set[int] = set()  # output indexes of items whose content was streamed
         self._last_thought: tuple[str, Hashable] = ("", None)  # item id and part
+        self._separator = MessageSeparator()
         self._calls = 0
         self._has_lost_seal = False
 
@@ -142,7 +144,10 @@ class _Answer:
                 return self._thinking(event.delta, event.item_id, TEXT_PART)
             case SummaryTextDelta():
                 return self._thinking(event.delta, event.item_id, event.summary_index)
-            case ContentPartAdded() | SummaryPartAdded():
+            case ContentPartAdded():
+                self._streamed.add(event.output_index)
+                return _text(self._separator.before_part(event.output_index, event.part))
+            case SummaryPartAdded():
                 self._streamed.add(event.output_index)
             case ContentPartDone():
                 self._report_annotations(event.part, event.output_index)
@@ -253,7 +258,7 @@ class _Answer:
         self._report_annotations(part, at)
         match part:
             case OutputText(text=text, logprobs=logprobs):
-                return _text(text, logprobs)
+                return _text(self._separator.before_part(at, part) + text, logprobs)
             case Text(text=text) | InputText(text=text) | Refusal(refusal=text):
                 return _text(text)
             case _:

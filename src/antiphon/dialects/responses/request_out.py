@@ -154,12 +154,7 @@ class _InputRewriter:
         if self._wire.status_fields == "drop" and getattr(item, "status", UNSET) is not UNSET:
             item = replace(item, status=UNSET)
         item = without_mark(item, path, self._losses)
-        extra = getattr(item, "extra", UNSET)
-        if extra and not REDUNDANT_FIELDS.isdisjoint(extra):
-            item = replace(
-                item, extra={name: raw for name, raw in extra.items() if name not in REDUNDANT_FIELDS} or UNSET
-            )
-        return item
+        return _without_redundant_fields(item)
 
     # Messages
 
@@ -175,6 +170,7 @@ class _InputRewriter:
         """C-2: content of user, system and developer messages is `input_*`, whatever type the client sent."""
         if isinstance(part, UnknownContent):
             return self._unknown_part(part, path)
+        part = _without_redundant_fields(part)
         return self._with_breakpoint(self._input_text(part, path) if isinstance(part, TextPart) else part, path)
 
     def _with_breakpoint(self, part: P, path: str) -> P:
@@ -192,7 +188,10 @@ class _InputRewriter:
             item = output_as_parts(item)
         if isinstance(item.output, str):
             return item
-        parts = [self._with_breakpoint(part, f"{path}.output[{index}]") for index, part in enumerate(item.output)]
+        parts = [
+            self._with_breakpoint(_without_redundant_fields(part), f"{path}.output[{index}]")
+            for index, part in enumerate(item.output)
+        ]
         return replace(item, output=parts)
 
     def _unknown_part(self, part: UnknownContent, path: str) -> ContentParam | None:
@@ -313,6 +312,15 @@ def _with_supported_include(request: Request, wire: ResponsesWire, losses: Losse
     if ENCRYPTED_REASONING not in include and (wire.sealed_reasoning or len(include) < len(requested)):
         include.append(ENCRYPTED_REASONING)
     return replace(request, include=include) if include != [*requested] else request
+
+
+def _without_redundant_fields(shape: T) -> T:
+    """The item or part without the fields that repeat others in the form of another dialect."""
+    extra = getattr(shape, "extra", UNSET)
+    if not extra or REDUNDANT_FIELDS.isdisjoint(extra):
+        return shape
+    rest = {name: raw for name, raw in extra.items() if name not in REDUNDANT_FIELDS} or UNSET
+    return replace(shape, extra=rest)
 
 
 def _with_supported_effort(request: Request, wire: ResponsesWire, losses: Losses) -> Request:

@@ -18,6 +18,7 @@ from msgspec import UNSET
 from antiphon.dialects.common.answer_losses import AnswerLosses
 from antiphon.dialects.common.call_arguments import arguments_as_object, wrap_arguments
 from antiphon.dialects.common.json_lines import escape_line_ends
+from antiphon.dialects.common.message_separator import MessageSeparator
 from antiphon.dialects.common.reasoning_texts import TEXT_PART, reasoning_texts
 from antiphon.dialects.common.response_errors import (
     error_in_stream,
@@ -121,6 +122,7 @@ class AnswerFromHub:
         self._answer_losses = AnswerLosses(losses)
         self._streamed_indexes: set[int] = set()  # output indexes of items whose content was streamed
         self._last_thought: tuple[str, Hashable] = ("", None)  # item id and part
+        self._separator = MessageSeparator()
 
     def feed(self, event: StreamEvent) -> list[ResponsePart]:
         """Return the parts for an event."""
@@ -135,7 +137,10 @@ class AnswerFromHub:
                 return self._thinking_parts(event.delta, event.item_id, TEXT_PART)
             case SummaryTextDelta():
                 return self._thinking_parts(event.delta, event.item_id, event.summary_index)
-            case ContentPartAdded() | SummaryPartAdded():
+            case ContentPartAdded():
+                self._streamed_indexes.add(event.output_index)
+                return _text_parts(self._separator.before_part(event.output_index, event.part))
+            case SummaryPartAdded():
                 self._streamed_indexes.add(event.output_index)
             case ContentPartDone():
                 self._report_annotations(event.part, event.output_index)
@@ -200,7 +205,7 @@ class AnswerFromHub:
         self._report_annotations(part, index)
         match part:
             case OutputText(text=text) | Text(text=text) | InputText(text=text) | Refusal(refusal=text):
-                return _text_parts(text)
+                return _text_parts(self._separator.before_part(index, part) + text)
             case InputImage(image_url=str() as url) | InputFile(file_data=str() as url) if data := DATA_URL.fullmatch(
                 url
             ):

@@ -10,7 +10,7 @@ from tests.counting import calls_of
 from tests.hostile_schemas import object_of
 
 from antiphon.dialects import responses
-from antiphon.gateway.token_estimate import (
+from antiphon.dialects.common.token_estimate import (
     FILE_TOKENS,
     IMAGE_TOKENS,
     MAX_VALUES,

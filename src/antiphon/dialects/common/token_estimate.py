@@ -45,9 +45,17 @@ from antiphon.protocol.items import (
 from antiphon.protocol.request import JsonSchemaFormatParam, Request, input_items
 from antiphon.protocol.tools import ToolParam
 
+SAMPLES: Final = 64
+#: For a count that a later one replaces: texts of more than 8,192 characters are sampled.
+FEW_SAMPLES: Final = 16
+SAMPLE_CHARACTERS: Final = 256
 
-def estimate_request(request: Request) -> int:
-    """Estimates everything that a model reads: instructions, items, tools, and the schema of the answer."""
+
+def estimate_request(request: Request, samples: int = SAMPLES) -> int:
+    """Estimates everything that a model reads: instructions, items, tools, and the schema of the answer.
+
+    `samples` is the number of samples of a long text: fewer samples take less time and are less exact.
+    """
     counter = _TokenCounter()
     counter.tokens += REQUEST_OVERHEAD_TOKENS
     counter.add_items(input_items(request))
@@ -57,7 +65,7 @@ def estimate_request(request: Request) -> int:
         counter.texts.append(request.instructions)
     if request.text and isinstance(request.text.format, JsonSchemaFormatParam):
         counter.add_json(request.text.format)
-    return counter.total()
+    return counter.total(samples)
 
 
 def estimate_items(items: Iterable[ItemParam]) -> int:
@@ -67,13 +75,13 @@ def estimate_items(items: Iterable[ItemParam]) -> int:
     return counter.total()
 
 
-def estimate_text(text: str) -> int:
-    """Estimates a text. A long text is sampled at regular distances."""
+def estimate_text(text: str, samples: int = SAMPLES) -> int:
+    """Estimates a text. A text that is longer than twice its samples is sampled at regular distances."""
     length = len(text)
-    if length <= MAX_UNSAMPLED_CHARACTERS:
+    if length <= 2 * samples * SAMPLE_CHARACTERS:
         tokens = len(TOKEN.findall(text))
     else:
-        starts = range(0, length - SAMPLE_CHARACTERS + 1, (length - SAMPLE_CHARACTERS) // (SAMPLES - 1))
+        starts = range(0, length - SAMPLE_CHARACTERS + 1, (length - SAMPLE_CHARACTERS) // (samples - 1))
         sampled_tokens = sum(len(TOKEN.findall(text, start, start + SAMPLE_CHARACTERS)) for start in starts)
         tokens = sampled_tokens * length // (len(starts) * SAMPLE_CHARACTERS)
     return tokens + (tokens + 19) // 20  # 5 % more than the vocabularies that TOKEN was fitted to
@@ -87,8 +95,8 @@ class _TokenCounter:
         self.texts: list[str] = []
         self._value_count = 0
 
-    def total(self) -> int:
-        return self.tokens + estimate_text("\n".join(self.texts))
+    def total(self, samples: int = SAMPLES) -> int:
+        return self.tokens + estimate_text("\n".join(self.texts), samples)
 
     def add_items(self, items: Iterable[ItemParam]) -> None:
         for item in items:
@@ -195,10 +203,6 @@ TOKEN: Final = re.compile(
     r"|[\u0900-\u0fff\u3040-\u9fff\uac00-\ud7af\U00010000-\U0010ffff]|[^\x00-\x7f]{1,2}"
 )
 MAX_VALUES: Final = 50_000  # values of a JSON document, not counting names
-MAX_UNSAMPLED_CHARACTERS: Final = 32_768  # characters; longer texts are sampled
-SAMPLES: Final = 64
-SAMPLE_CHARACTERS: Final = 256
-
 REQUEST_OVERHEAD_TOKENS: Final = 3
 ITEM_OVERHEAD_TOKENS: Final = 4
 CALL_OVERHEAD_TOKENS: Final = 6
