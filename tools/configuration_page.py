@@ -16,10 +16,14 @@ from msgspec.structs import FieldInfo, fields
 from antiphon.config import (
     BackgroundConfig,
     CompactionConfig,
+    HealthConfig,
     KeyConfig,
+    ModelConfig,
     ModelRule,
+    RetryConfig,
     ServerConfig,
     StoreConfig,
+    TargetConfig,
     TelemetryConfig,
     Timeouts,
     TraceConfig,
@@ -80,6 +84,10 @@ SECTIONS: dict[str, type[Struct]] = {
     "`[server]`": ServerConfig,
     "`[[upstreams]]`": UpstreamConfig,
     "`models`": ModelRule,
+    "`[[models]]`": ModelConfig,
+    "`targets`": TargetConfig,
+    "`[retry]`": RetryConfig,
+    "`[health]`": HealthConfig,
     "`[[keys]]`": KeyConfig,
     "`[timeouts]`": Timeouts,
     "`[trace]`": TraceConfig,
@@ -117,6 +125,9 @@ allowed_origins = ["https://app.example.com"]  # browser origins that may call
 max_body_mib = 64
 max_answer_mib = 64
 max_output_items = 1000
+max_input_items = 10000
+max_tools = 512
+body_workers = 2
 default_model = "fast"                         # of requests that name no model
 claude_aliases = false                         # true: every model also as claude-via-NAME, for Claude Code
 websocket = true                               # on /v1/responses
@@ -131,7 +142,7 @@ grace = 10.0                                   # seconds for requests in flight 
 name = "lab"
 dialect = "chat"                               # chat | responses | messages | gemini
 base_url = "http://127.0.0.1:9001/v1"
-api_key_env = "LAB_KEY"                        # the variable, not the key
+api_key_env = "LAB_KEY"                        # the variable, not the key; several: ["LAB_KEY", "LAB_KEY_2"]
 models = [
     "mock-1",                                  # a name
     "mock-*",                                  # a pattern
@@ -156,6 +167,32 @@ name = "mine"
 dialect = "responses"
 agent = "my_agents:run"                        # an agent in Python, see producer.md
 models = ["mine"]
+
+[[models]]                                     # a model with several targets, see routing.md
+name = "coder"                                 # the name that clients use
+targets = [
+    { upstream = "lab", model = "mock-1" },                            # priority 1 unless stated
+    { upstream = "local", model = "local", priority = 2, weight = 3 },
+    { upstream = "mine", model = "mine", priority = 2, weight = 1 },
+]
+strategy = "weighted"                          # within one priority: weighted | least-busy | fastest
+prefer = "fewest-losses"                       # before the strategy
+on_context_length = [{ upstream = "lab", model = "mock-long" }]
+on_refusal = []
+
+[models.retry]                                 # of the model above
+rounds = 3
+
+[retry]                                        # for all models with several targets or keys
+rounds = 2                                     # each target once a round
+deadline = 120.0                               # seconds in which attempts may begin
+
+[health]                                       # when a target rests
+window = 60.0
+min_requests = 5
+failure_share = 0.5
+rest = 30.0
+check_interval = 15.0                          # default: no active checks
 
 [[keys]]
 name = "alice"

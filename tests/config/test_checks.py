@@ -11,8 +11,10 @@ from antiphon.config import (
     CompactionConfig,
     Config,
     KeyConfig,
+    ModelConfig,
     ModelRule,
     ServerConfig,
+    TargetConfig,
     UpstreamConfig,
     check_config,
     is_loopback,
@@ -312,3 +314,29 @@ def test_compaction_keys_must_be_set_valid_and_distinct() -> None:
     assert "secret-but-short" not in problems[0]
     assert "GONE is not set" in problems[1]
     assert "the same key as A" in problems[3]
+
+
+# Several keys
+
+
+@pytest.mark.parametrize(
+    ("variables", "problems"),
+    [
+        (["LAB_KEY", "ALICE_KEY"], []),
+        ([], ["upstreams[0].api_key_env: empty: expected at least one variable"]),
+        (["LAB_KEY", "MISSING"], ["upstreams[0].api_key_env[1]: the environment variable MISSING is not set"]),
+        (["LAB_KEY", "LAB_KEY"], ["upstreams[0].api_key_env[1]: LAB_KEY holds the same key as an earlier variable"]),
+    ],
+)
+def test_each_of_several_keys_is_checked(variables: list[str], problems: list[str]) -> None:
+    messages = problems_of(upstream(api_key_env=variables))
+    assert len(messages) == len(problems)
+    assert all(message.startswith(problem) for message, problem in zip(messages, problems, strict=True))
+
+
+def test_default_model_may_be_a_routed_model() -> None:
+    entry = ModelConfig(name="coder", targets=[TargetConfig(upstream="lab", model="x")])
+    named = replace(LAB, models=["x"])
+    config = Config(server=ServerConfig(default_model="coder"), upstreams=[named], models=[entry])
+    assert problems_of(config) == []
+    assert problems_of(replace(config, models=[])) != []

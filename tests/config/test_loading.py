@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.config import Config, ModelRule, Timeouts, default_config, find_config, load_config, parse_config
+from antiphon.config import (
+    Config,
+    ModelRule,
+    RetryConfig,
+    Timeouts,
+    default_config,
+    find_config,
+    load_config,
+    parse_config,
+)
 from antiphon.dialects.registry import SERVER_DIALECT_NAMES
 from antiphon.errors import ConfigError
 
@@ -252,6 +261,17 @@ def test_invalid_key_in_a_default_variable_is_reported_but_not_shown() -> None:
             "upstreams[0].base_url: missing: expected the URL of a server",
         ),
         (LAB + '[server]\nhost = "0.0.0.0"', 6, 'server.host: other machines can reach "0.0.0.0"'),
+        (
+            LAB + "[[models]]\nname = 'm'\ntargets = [\n{ upstream = 'lba', model = 'x' },\n]",
+            8,
+            "models[0].targets[0].upstream: no upstream has the name \"lba\"; did you mean 'lab'?",
+        ),
+        (
+            LAB + "[[models]]\nname = 'm'\ntargets = [{ upstream = 'lab' }]",
+            7,
+            "models[0].targets[0].model is missing: expected a string",
+        ),
+        ("[retry]\nround = 3", 2, "retry.round: unknown setting; did you mean 'rounds'?"),
         (LAB + "[[keys]]\nname = 'alice'", 5, "keys[0]: the key 'alice' has neither sha256 nor env"),
     ],
 )
@@ -261,3 +281,13 @@ def test_errors_have_file_line_path_and_remedy(text: str, line: int, expected: s
 
 def test_invalid_toml_is_an_error() -> None:
     assert refusal("[server").startswith("antiphon.toml: not valid TOML: ")
+
+
+def test_own_retry_of_a_model_inherits_the_other_values() -> None:
+    target = "targets = [{ upstream = 'lab', model = 'x' }]\n"
+    text = f"{LAB}[retry]\nrounds = 4\n[[models]]\nname = 'a'\n{target}[models.retry]\ndeadline = 9.0\n"
+    config = parse_config(f"{text}[[models]]\nname = 'b'\n{target}", "antiphon.toml", {})
+    own, inherited = config.models
+    assert own.retry == RetryConfig(rounds=4, deadline=9.0)
+    assert inherited.retry is None
+    assert config.retry == RetryConfig(rounds=4, deadline=120.0)

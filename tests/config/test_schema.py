@@ -57,9 +57,9 @@ def test_profile_name_defaults_to_the_profile_of_the_dialect() -> None:
 def test_api_key_is_read_from_the_environment_and_not_in_the_repr() -> None:
     config = Config(upstreams=[LAB], keys=[ALICE, BOB])
     environ = {"LAB_KEY": "sk-upstream", "BOB_KEY": "sk-client"}
-    assert LAB.api_key(environ) == "sk-upstream"
-    assert LAB.api_key({"LAB_KEY": ""}) is LAB.api_key({}) is None
-    assert UpstreamConfig(name="x", dialect="chat").api_key(environ) is None
+    assert LAB.api_keys(environ) == ["sk-upstream"]
+    assert LAB.api_keys({"LAB_KEY": ""}) == LAB.api_keys({}) == []
+    assert UpstreamConfig(name="x", dialect="chat").api_keys(environ) == []
     assert config.secrets(environ) == ["sk-upstream", "sk-client"]
     assert "sk-" not in repr(config)
 

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from antiphon.config import Config, KeyConfig, ModelRule, TraceConfig, UpstreamConfig, describe_config
+from antiphon.config import (
+    Config,
+    KeyConfig,
+    ModelConfig,
+    ModelRule,
+    TargetConfig,
+    TraceConfig,
+    UpstreamConfig,
+    describe_config,
+)
 
 LAB = UpstreamConfig(
     name="lab",
@@ -30,3 +39,22 @@ def test_summary_lists_upstreams_keys_and_traces() -> None:
 
 def test_summary_names_missing_keys_and_traces() -> None:
     assert describe_config(Config()) == ["keys: none; only this machine can connect", "traces: off"]
+
+
+def test_summary_shows_the_targets_of_models() -> None:
+    """Targets without an entry are shown too, since nobody wrote them down."""
+    spare = UpstreamConfig(name="spare", dialect="chat", base_url="http://spare/v1", models=["local", "mock-9"])
+    coder = ModelConfig(
+        name="coder",
+        targets=[
+            TargetConfig(upstream="lab", model="mock-1", priority=2, weight=3),
+            TargetConfig(upstream="local", model="local", priority=2),
+            TargetConfig(upstream="spare", model="mock-9"),
+        ],
+        on_context_length=[TargetConfig(upstream="lab", model="mock-long")],
+    )
+    assert describe_config(Config(upstreams=[LAB, LOCAL, spare], models=[coder]))[3:-2] == [
+        "model coder: spare/mock-9, then lab/mock-1 (weight 3) or local/local; on context length: lab/mock-long",
+        "model local: local/local, then spare/local",
+        "model mock-9: lab/mock-9, then spare/mock-9",
+    ]

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from tests.gateway.scripted import JSON, ScriptedAnswer, ScriptedTransport
 
-from antiphon.config import Config, ModelRule, UpstreamConfig
+from antiphon.config import Config, ModelConfig, ModelRule, TargetConfig, UpstreamConfig
 from antiphon.errors import UpstreamFault
 from antiphon.gateway import model_catalog
 from antiphon.gateway.model_catalog import ModelCatalog
@@ -147,3 +147,10 @@ def test_context_size_of_a_single_model_server_needs_no_name_match() -> None:
     )
     routes = Routes(Config(upstreams=[lab("a", "*")]), {}, {})
     assert asyncio.run(ModelCatalog(routes, transport, lambda: 0.0).context_size(routes.find("anything"))) == 8192
+
+
+def test_routed_models_are_listed_with_their_first_upstream() -> None:
+    entry = ModelConfig(name="coder", targets=[TargetConfig(upstream="b", model="m2")])
+    routes = Routes(Config(upstreams=[lab("a", "m1"), lab("b", "m2")], models=[entry]), {}, {})
+    models = asyncio.run(ModelCatalog(routes, ScriptedTransport(), lambda: 0.0).list_models())
+    assert [(model.id, model.owned_by) for model in models.data] == [("coder", "b"), ("m1", "a"), ("m2", "b")]

@@ -339,3 +339,45 @@ def test_pipe_for_websockets_emits_one_message_per_event() -> None:
     assert pipe.response is not None
     assert fold_events(events) == with_complete_usage(pipe.response)
     assert len(events) == len(read(make_pipe().feed(STREAM)))
+
+
+# The first content
+
+
+def chunk(delta: dict[str, object], **fields: object) -> bytes:
+    choice = {"index": 0, "delta": delta, **fields}
+    return b"data: " + msgspec.json.encode({"choices": [choice]}) + b"\n\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "has_content", "is_refusal"),
+    [
+        (b": waiting\n\n", False, False),
+        (chunk({"role": "assistant", "content": ""}), False, False),
+        (chunk({"content": "H"}), True, False),
+        (chunk({"content": "H"}) + chunk({"content": "i"}), True, False),
+        (chunk({"reasoning_content": "hm"}), True, False),
+        (chunk({"tool_calls": [{"index": 0, "id": "c", "function": {"name": "f", "arguments": "{"}}]}), True, False),
+        (chunk({"refusal": "No."}), True, True),
+        (chunk({}, finish_reason="stop") + b"data: [DONE]\n\n", True, False),
+        (chunk({}, finish_reason="content_filter") + b"data: [DONE]\n\n", True, True),
+        (b'data: {"error": {"message": "broken"}}\n\n', False, False),
+    ],
+)
+def test_content_is_text_reasoning_a_call_or_a_proper_end(data: bytes, has_content: bool, is_refusal: bool) -> None:
+    pipe = make_pipe()
+    pipe.feed(data)
+    assert (pipe.has_content, pipe.is_refusal) == (has_content, is_refusal)
+
+
+def test_cut_stream_without_content_has_none_at_its_end() -> None:
+    pipe = make_pipe()
+    pipe.feed(chunk({"role": "assistant", "content": ""}))
+    pipe.finish(UpstreamFault("cut", code="upstream_disconnected"))
+    assert not pipe.has_content
+
+
+def test_losses_that_no_head_reported_are_in_a_comment() -> None:
+    pipe = make_pipe(loss_comment=lambda losses: b": %d losses\n\n" % len(losses))
+    pipe.report_no_losses_in_head()
+    assert b": 1 losses\n\n" in pipe.feed(STREAM)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from antiphon.config import Config, ModelRule, ServerConfig, Timeouts, UpstreamConfig
+from antiphon.config import Config, ModelConfig, ModelRule, ServerConfig, TargetConfig, Timeouts, UpstreamConfig
 from antiphon.dialects.responses import ResponsesWire
 from antiphon.errors import ApiError
 from antiphon.gateway.routes import (
@@ -228,3 +228,20 @@ def test_request_without_a_model_gets_the_default_model(model: Any) -> None:
 )
 def test_only_listed_model_is_the_default_model(upstreams: list[UpstreamConfig], default: str | None) -> None:
     assert Routes(Config(upstreams=upstreams), {}, {}).default_model == default
+
+
+def test_upstream_with_several_keys_sends_and_redacts_each() -> None:
+    environ = {"A": "sk-first-key", "B": "sk-second-key", "C": "short"}
+    routes = Routes(Config(upstreams=[lab(api_key_env=["A", "B", "C"])]), environ, {})
+    upstream = routes.upstream("lab")
+    headers = [upstream.headers_with_key(number)["authorization"] for number in range(3)]
+    assert headers == ["Bearer sk-first-key", "Bearer sk-second-key", "Bearer short"]
+    assert upstream.redact_key(b"sk-first-key sk-second-key short") == b"[key] [key] short"
+
+
+def test_routed_model_has_its_first_target_by_priority() -> None:
+    targets = [TargetConfig(upstream="two", model="y", priority=2), TargetConfig(upstream="one", model="x")]
+    config = Config(upstreams=[lab("one"), lab("two")], models=[ModelConfig(name="coder", targets=targets)])
+    routes = Routes(config, {}, {})
+    assert (routes.find("coder").upstream.name, routes.find("coder").model) == ("one", "x")
+    assert routes.entries == {"coder": "one"}

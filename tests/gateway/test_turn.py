@@ -487,3 +487,13 @@ def test_refusal_of_a_part_that_was_not_sent_is_not_retried(dialect: str) -> Non
     with pytest.raises(ApiError, match="Encrypted content is not supported"):
         run(begin(dialect, input=HISTORY).send_request(transport))
     assert len(transport.asked) == 1
+
+
+def test_whole_answer_can_be_rejected_before_it_is_stored() -> None:
+    turn = begin()
+
+    def reject(response: Response) -> None:
+        raise UpstreamFault(f"{len(response.output)} items")
+
+    turn.check_response = reject
+    assert raised(turn, ScriptedAnswer([WHOLE], JSON)).message == "1 items"

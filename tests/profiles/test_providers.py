@@ -25,7 +25,7 @@ def test_provider_is_an_upstream_if_its_variable_is_set(row: Provider) -> None:
     config = with_keys(row.name)
     assert [upstream.name for upstream in config.upstreams] == ["local", row.name]
     assert row.base_url.startswith("https://")
-    assert config.upstreams[1].api_key({row.api_key_env: "sk"}) == "sk"
+    assert config.upstreams[1].api_keys({row.api_key_env: "sk"}) == ["sk"]
     assert asked_of(config, f"{row.name}/some/model") == (row.name, "some/model")
 
 

@@ -53,6 +53,8 @@ TURN_ERRORS: Final[dict[int, dict[str, str]]] = {
         "upstream_invalid_response": "the upstream violated its protocol",
         "upstream_disconnected": "the upstream closed the connection before the end of its answer",
         "upstream_auth_failed": "the upstream refused the gateway's credentials",
+        "upstream_credentials_exhausted": "the upstreams refused all 2 keys of the gateway",
+        "model_refusal": "the model refused to answer",
         "upstream_error": "the upstream failed with status 500",
     },
     503: {"overloaded": "the upstream is overloaded", **STORAGE_ERRORS},

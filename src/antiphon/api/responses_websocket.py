@@ -237,7 +237,7 @@ class WebSocketTurn:
         self._log_entry = scope.log_entry
         self._trace = scope.trace
         self._past_turns: PastTurns | None = None  # None: the store has the response and its history
-        self._pipe: Pipe | None = None
+        self._prepared_turn: PreparedTurn | None = None
 
     async def run(self, message: bytes) -> None:
         asgi_scope = self._socket.scope
@@ -249,26 +249,31 @@ class WebSocketTurn:
         turn, is_warm_up = prepared_turn.turn, prepared_turn.is_warm_up
         is_stored = turn.prepared.request.store is True and not self._connection.has_only_copy(self._previous_id)
         self._past_turns = None if is_stored else prepared_turn.past_turns
-        del prepared_turn
-        self._pipe = pipe = turn.make_pipe(
-            responses.EventsFromHub(turn.prepared.request, style=style, framing="websocket"),
-            reports_losses=wants_loss_events(asgi_scope),
-            on_violation=violation_reporter(self._services, self.scope.id),
-            separator=MESSAGE_END,
-        )
+        prepared_turn.past_turns = []
+        reports_losses = wants_loss_events(asgi_scope)
+
+        def make_pipe(turn: UpstreamTurn) -> Pipe:
+            return turn.make_pipe(
+                responses.EventsFromHub(turn.prepared.request, style=style, framing="websocket"),
+                reports_losses=reports_losses,
+                on_violation=violation_reporter(self._services, self.scope.id),
+                separator=MESSAGE_END,
+            )
+
+        self._prepared_turn = prepared_turn
         if self._trace is not None:
             self._trace.record_note("style", style)
         flow: Flow | None = None
         try:
             if is_warm_up:
-                await deliver_events(self._services, self.scope, turn, pipe, self, _warm_up(turn))
+                await deliver_events(self._services, self.scope, prepared_turn, make_pipe, self, _warm_up(turn))
             else:
-                flow = await run_turn(self._services, self.scope, turn, pipe, self)
+                flow = await run_turn(self._services, self.scope, prepared_turn, make_pipe, self)
         finally:
             if flow is None:
-                turn.abort()
+                prepared_turn.turn.abort()
         if flow is not None:
-            self._connection.drain_later(turn, flow)
+            self._connection.drain_later(prepared_turn.turn, flow)
 
     # The requester
 
@@ -305,7 +310,8 @@ class WebSocketTurn:
         self._send(data)
 
     async def end(self, data: bytes, stored_turn: StoredTurn | None) -> None:
-        response = self._pipe.response if self._pipe is not None else None
+        pipe = None if self._prepared_turn is None else self._prepared_turn.pipe
+        response = None if pipe is None else pipe.response
         if response is None or response.status == ResponseStatus.FAILED or stored_turn is None:
             self._connection.forget(self._previous_id)
         elif self._past_turns is None:

@@ -20,11 +20,19 @@ from antiphon.dialects import responses
 from antiphon.dialects.dialect import KEEPALIVE_COMMENT, STREAM_TYPES, ClientDialect, EventsFromHub, Framing
 from antiphon.gateway.client_body import ClientBody
 from antiphon.gateway.history import HistorySource
-from antiphon.gateway.prepare_turn import PreparedTurn, prepare_turn
+from antiphon.gateway.pipe import Pipe
+from antiphon.gateway.prepare_turn import ClientHeaders, PreparedTurn, prepare_turn
 from antiphon.gateway.run_turn import WholeTurn, drain_upstream, run_turn, violation_reporter
 from antiphon.gateway.turn import UpstreamTurn
 from antiphon.http.asgi import JSON, Headers, Scope
-from antiphon.http.exchange import SSE_HEADERS, EventStream, Exchange, losses_comment, losses_header
+from antiphon.http.exchange import (
+    SSE_HEADERS,
+    EventStream,
+    Exchange,
+    losses_comment,
+    losses_header,
+    route_headers,
+)
 from antiphon.ops.services import Services
 from antiphon.protocol.request import Request
 from antiphon.store.interface import StoredTurn
@@ -37,9 +45,7 @@ async def create_response(services: Services, exchange: Exchange) -> None:
     if prepared_turn.queued_request is not None:
         await enqueue_response(services, exchange, prepared_turn)
         return
-    turn = prepared_turn.turn
-    del prepared_turn  # frees memory during a long stream
-    await deliver_turn(services, exchange, turn, lambda: _responses_stream_format(services, exchange))
+    await deliver_turn(services, exchange, prepared_turn, lambda: _responses_stream_format(services, exchange))
 
 
 async def create_dialect_turn(services: Services, exchange: Exchange) -> None:
@@ -47,20 +53,25 @@ async def create_dialect_turn(services: Services, exchange: Exchange) -> None:
     `/v1beta/models/{model}:generateContent` and `:streamGenerateContent`, `/v1/vscode/chat`."""
     dialect = exchange.dialect
     strict = requested_strictness(exchange.scope)
-    turn = (await _prepare_turn(services, exchange, strict)).turn
-    turn.extra_headers = {
-        **turn.extra_headers,
-        **forwarded_headers(dialect, exchange.scope, turn.target.upstream),
-    }
-    await deliver_turn(services, exchange, turn, lambda: stream_format_for(dialect, exchange.scope))
+    client_headers = partial(forwarded_headers, dialect, exchange.scope)
+    prepared_turn = await _prepare_turn(services, exchange, strict, client_headers)
+    await deliver_turn(services, exchange, prepared_turn, lambda: stream_format_for(dialect, exchange.scope))
 
 
-async def _prepare_turn(services: Services, exchange: Exchange, strict: bool | None) -> PreparedTurn:
+async def _prepare_turn(
+    services: Services, exchange: Exchange, strict: bool | None, client_headers: ClientHeaders | None = None
+) -> PreparedTurn:
     content = await exchange.read_body(services.max_body)
     body = ClientBody(content=content, dialect=exchange.dialect.name, path=exchange.scope["path"])
     history_source = HistorySource(owner=exchange.owner, store=services.store, limit=services.max_body)
     return await prepare_turn(
-        services, body, lambda _: history_source, exchange.log_entry, exchange.trace, strict=strict
+        services,
+        body,
+        lambda _: history_source,
+        exchange.log_entry,
+        exchange.trace,
+        strict=strict,
+        client_headers=client_headers,
     )
 
 
@@ -90,24 +101,24 @@ class StreamFormat(Struct, frozen=True, kw_only=True):
 
 
 async def deliver_turn(
-    services: Services, exchange: Exchange, turn: UpstreamTurn, stream_format: Callable[[], StreamFormat]
+    services: Services, exchange: Exchange, prepared_turn: PreparedTurn, stream_format: Callable[[], StreamFormat]
 ) -> None:
     """Runs a prepared turn to its end."""
     exchange.watch_disconnect()
     try:
-        if turn.prepared.request.stream:
-            await _deliver_stream(services, exchange, turn, stream_format())
+        if prepared_turn.turn.prepared.request.stream:
+            await _deliver_stream(services, exchange, prepared_turn, stream_format())
         else:
-            await _deliver_whole(services, exchange, turn)
+            await _deliver_whole(services, exchange, prepared_turn)
     finally:
         exchange.unwatch_disconnect()
-        turn.abort()
+        prepared_turn.turn.abort()
 
 
-async def _deliver_whole(services: Services, exchange: Exchange, turn: UpstreamTurn) -> None:
-    whole_turn = WholeTurn(services, turn)
-    exchange.request_scope.turn = whole_turn
-    response = await whole_turn.run()
+async def _deliver_whole(services: Services, exchange: Exchange, prepared_turn: PreparedTurn) -> None:
+    exchange.answer_headers = partial(route_headers, prepared_turn)
+    response = await WholeTurn(services, exchange.request_scope, prepared_turn).run()
+    turn = prepared_turn.turn
     exchange.log_entry.note_response(response)
     body = turn.relayed_answer(exchange.dialect, response)
     if body is None:
@@ -118,18 +129,31 @@ async def _deliver_whole(services: Services, exchange: Exchange, turn: UpstreamT
 
 
 async def _deliver_stream(
-    services: Services, exchange: Exchange, turn: UpstreamTurn, stream_format: StreamFormat
+    services: Services, exchange: Exchange, prepared_turn: PreparedTurn, stream_format: StreamFormat
 ) -> None:
-    pipe = turn.make_pipe(
-        stream_format.events_from_hub(turn.prepared.request),
-        reports_losses=stream_format.reports_losses,
-        loss_comment=losses_comment if stream_format.accepts_comments and not stream_format.reports_losses else None,
-        on_violation=violation_reporter(services, exchange.id),
-        client_dialect=stream_format.client_dialect,
-    )
+    has_loss_comments = stream_format.accepts_comments and not stream_format.reports_losses
+
+    def make_pipe(turn: UpstreamTurn) -> Pipe:
+        return turn.make_pipe(
+            stream_format.events_from_hub(turn.prepared.request),
+            reports_losses=stream_format.reports_losses,
+            loss_comment=losses_comment if has_loss_comments else None,
+            on_violation=violation_reporter(services, exchange.id),
+            client_dialect=stream_format.client_dialect,
+        )
+
+    def make_headers() -> Headers:
+        pipe = prepared_turn.pipe
+        assert pipe is not None  # the turn runs
+        if prepared_turn.is_held_back:  # nobody knows yet which target will answer
+            pipe.report_no_losses_in_head()
+            return stream_format.headers
+        return [*stream_format.headers, *losses_header(pipe.losses_for_head())]
+
+    exchange.answer_headers = partial(route_headers, prepared_turn)
     stream = EventStream(
         exchange.send,
-        lambda: [*stream_format.headers, *losses_header(pipe.losses_for_head())],
+        make_headers,
         first_byte_timeout=services.first_byte_timeout,
         keepalive_interval=services.keepalive_interval,
         send_now=exchange.send_now,
@@ -137,12 +161,12 @@ async def _deliver_stream(
         keepalive=stream_format.keepalive,
     )
     try:
-        flow = await run_turn(services, exchange.request_scope, turn, pipe, HttpSink(stream))
+        flow = await run_turn(services, exchange.request_scope, prepared_turn, make_pipe, HttpSink(stream))
     finally:
         stream.close()
     if flow is not None:
         exchange.unwatch_disconnect()
-        await drain_upstream(turn, flow)
+        await drain_upstream(prepared_turn.turn, flow)
 
 
 class HttpSink:

@@ -8,6 +8,7 @@ is used without one.
 from antiphon.config.checks import check_config, is_loopback, min_key_length
 from antiphon.config.loading import default_config, find_config, load_config, parse_config
 from antiphon.config.model_rules import ModelRule
+from antiphon.config.routing import HealthConfig, ModelConfig, RetryConfig, TargetConfig
 from antiphon.config.schema import (
     BackgroundConfig,
     CompactionConfig,
@@ -26,10 +27,14 @@ __all__ = [
     "BackgroundConfig",
     "CompactionConfig",
     "Config",
+    "HealthConfig",
     "KeyConfig",
+    "ModelConfig",
     "ModelRule",
+    "RetryConfig",
     "ServerConfig",
     "StoreConfig",
+    "TargetConfig",
     "TelemetryConfig",
     "Timeouts",
     "TraceConfig",

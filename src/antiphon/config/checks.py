@@ -10,10 +10,12 @@ import re
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
 from ipaddress import ip_address
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import urlsplit
 
 from antiphon.config.model_rules import ModelRule
+from antiphon.config.problem import Problem
+from antiphon.config.routing_checks import routing_problems
 from antiphon.config.schema import (
     AGENT_DIALECT,
     EMBEDDED_DIALECT,
@@ -27,18 +29,7 @@ from antiphon.config.schema import (
 from antiphon.dialects.common.model_names import WILDCARD
 from antiphon.errors import ConfigError, ProfileError
 from antiphon.profiles import load_profile
-from antiphon.profiles.toml_source import SettingPath, as_toml
-
-
-class Problem(NamedTuple):
-    """A problem and the path of its setting."""
-
-    path: SettingPath
-    message: str
-
-    def __str__(self) -> str:
-        dotted_path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.path)
-        return f"{dotted_path.removeprefix('.')}: {self.message}"
+from antiphon.profiles.toml_source import as_toml
 
 
 def check_config(config: Config, environ: Mapping[str, str]) -> None:
@@ -55,6 +46,7 @@ def find_problems(config: Config, environ: Mapping[str, str]) -> Iterator[Proble
     for index, upstream in enumerate(config.upstreams):
         for path, message in _upstream_problems(upstream, environ):
             yield Problem(("upstreams", index, *path), message)
+    yield from routing_problems(config)
     yield from _default_model_problems(config)
     yield from _duplicate_name_problems(config)
     for index, key in enumerate(config.keys):
@@ -100,9 +92,9 @@ def _server_problems(server: ServerConfig) -> Iterator[Problem]:
 
 def _default_model_problems(config: Config) -> Iterator[Problem]:
     model = config.server.default_model
-    if model is None or (model and any(upstream.upstream_model(model) is not None for upstream in config.upstreams)):
+    if model is None or (model and config.serves(model)):
         return
-    names = [as_toml(name) for upstream in config.upstreams for name in upstream.model_names()]
+    names = [as_toml(name) for name in config.model_names()]
     yield Problem(
         ("server", "default_model"),
         f"expected a model that an upstream serves, such as {', '.join(names[:5])}, got {as_toml(model)}",
@@ -118,12 +110,24 @@ def _upstream_problems(upstream: UpstreamConfig, environ: Mapping[str, str]) -> 
         yield from _agent_problems(upstream, upstream.agent)
     elif message := _url_problem(upstream.base_url):
         yield Problem(("base_url",), message)
-    if upstream.api_key_env is not None:
-        message = _variable_problem(upstream.api_key_env, f"the key of upstream {upstream.name!r}", environ)
-        if message:
-            yield Problem(("api_key_env",), message)
+    yield from _key_variable_problems(upstream, environ)
     yield from _models_problems(upstream)
     yield from _profile_problems(upstream)
+
+
+def _key_variable_problems(upstream: UpstreamConfig, environ: Mapping[str, str]) -> Iterator[Problem]:
+    variables = upstream.key_variables()
+    if upstream.api_key_env == []:
+        yield Problem(
+            ("api_key_env",), "empty: expected at least one variable, or no api_key_env for a server without keys"
+        )
+    for index, variable in enumerate(variables):
+        path = ("api_key_env",) if isinstance(upstream.api_key_env, str) else ("api_key_env", index)
+        message = _variable_problem(variable, f"the key of upstream {upstream.name!r}", environ)
+        if not message and environ[variable] in [environ.get(earlier) for earlier in variables[:index]]:
+            message = f"{variable} holds the same key as an earlier variable: expected each key once"
+        if message:
+            yield Problem(path, message)
 
 
 def _embedded_problems(upstream: UpstreamConfig) -> Iterator[Problem]:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from antiphon.config.checks import check_config, find_problems
 from antiphon.config.model_rules import ModelRule
+from antiphon.config.routing import ModelConfig, RetryConfig
 from antiphon.config.schema import EMBEDDED_DIALECT, Config, Timeouts, UpstreamConfig
 from antiphon.errors import ConfigError
 from antiphon.profiles.loading import PROFILE_SUFFIX, is_profile_path
@@ -55,9 +56,14 @@ def parse_config(text: str, file: str | Path, environ: Mapping[str, str]) -> Con
         _resolve_upstream(upstream, folder, settings.timeouts, table.get("timeouts", {}))
         for upstream, table in zip(settings.upstreams, source.toml.get("upstreams", []), strict=True)
     ]
+    models = [
+        _resolve_model(model, settings.retry, table.get("retry", {}))
+        for model, table in zip(settings.models, source.toml.get("models", []), strict=True)
+    ]
     trace = replace(settings.trace, dir=str(folder / settings.trace.dir)) if settings.trace.dir else settings.trace
     store = replace(settings.store, url=_resolve_store_url(settings.store.url, folder))
-    config = replace(settings, upstreams=upstreams or _default_upstreams(environ), trace=trace, store=store)
+    upstreams = upstreams or _default_upstreams(environ)
+    config = replace(settings, upstreams=upstreams, models=models, trace=trace, store=store)
     for problem in find_problems(config, environ):
         raise source.error_at(problem.path, str(problem))
     return config
@@ -89,6 +95,12 @@ def _resolve_upstream(
         base_url=upstream.base_url.rstrip("/"),
         timeouts=replace(timeouts, **own_values) if own_values else None,
     )
+
+
+def _resolve_model(model: ModelConfig, retry: RetryConfig, own_retry_names: Iterable[str]) -> ModelConfig:
+    """The model with either all retry settings or none."""
+    own_values = {name: getattr(model.retry, name) for name in own_retry_names}
+    return replace(model, retry=replace(retry, **own_values) if own_values else None)
 
 
 def _resolve_profile(folder: Path, profile: str) -> str:

@@ -14,14 +14,13 @@ from typing import Annotated, Final, Literal
 from msgspec import Meta, Struct, field
 
 from antiphon.config.model_rules import ModelRule, is_pattern, upstream_model_name
+from antiphon.config.routing import MAX_PRIORITY, HealthConfig, ModelConfig, RetryConfig, Seconds, TargetConfig
 from antiphon.dialects.dialect import ServerDialectName
 from antiphon.dialects.registry import SERVER_DIALECTS
 from antiphon.dialects.responses.stream_out import SelectableEventStyle
 from antiphon.errors import ConfigError
 
 ContextSize = Annotated[int, Meta(ge=256)]  # tokens
-# A day is more than any answer takes, and little enough for every event loop's clock.
-Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 
 
 class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -160,7 +159,8 @@ class Timeouts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class UpstreamConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A server behind the gateway. If several serve a model, the first gets its requests."""
+    """A server behind the gateway. If several serve a model, the first gets its requests; the others get them if it
+    fails and they list the name of the model, not only a pattern."""
 
     name: Annotated[str, Meta(description="Its name in logs and `/v1/models`.")]
     dialect: Annotated[
@@ -174,7 +174,12 @@ class UpstreamConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         ),
     ] = ""
     api_key_env: Annotated[
-        str | None, Meta(description="The environment variable that holds its key. Absent: it is called without a key.")
+        str | list[str] | None,
+        Meta(
+            description="The environment variable that holds its key, or several, each with one key: requests take "
+            "them in turn, and a key that is refused or limited [rests](routing.md#several-keys). Absent: it is called "
+            "without a key."
+        ),
     ] = None
     models: Annotated[
         list[str | ModelRule],
@@ -224,9 +229,15 @@ class UpstreamConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """The profile to load: the configured one, or the default of the dialect."""
         return self.profile or ("local" if self.embedded else SERVER_DIALECTS[self.dialect].default_profile)
 
-    def api_key(self, environ: Mapping[str, str]) -> str | None:
-        """The key from the environment; an empty variable counts as unset."""
-        return _environment_value(environ, self.api_key_env)
+    def key_variables(self) -> list[str]:
+        """The environment variables that hold its keys."""
+        if self.api_key_env is None:
+            return []
+        return [self.api_key_env] if isinstance(self.api_key_env, str) else self.api_key_env
+
+    def api_keys(self, environ: Mapping[str, str]) -> list[str]:
+        """The keys from the environment; an empty variable counts as unset."""
+        return [key for variable in self.key_variables() if (key := _environment_value(environ, variable))]
 
     def upstream_model(self, name: str) -> str | None:
         """The upstream's name for a model; None if it does not serve it."""
@@ -395,6 +406,9 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     server: ServerConfig = ServerConfig()
     upstreams: list[UpstreamConfig] = []
+    models: list[ModelConfig] = []
+    retry: RetryConfig = RetryConfig()
+    health: HealthConfig = HealthConfig()
     keys: list[KeyConfig] = []
     timeouts: Timeouts = Timeouts()
     trace: TraceConfig = TraceConfig()
@@ -403,13 +417,45 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     compaction: CompactionConfig = CompactionConfig()
     telemetry: TelemetryConfig = TelemetryConfig()
 
+    def model_names(self) -> list[str]:
+        """The names and patterns of models that clients use, each once."""
+        names = [model.name for model in self.models]
+        return list(dict.fromkeys([*names, *(name for upstream in self.upstreams for name in upstream.model_names())]))
+
+    def listed_models(self) -> list[str]:
+        """The model names without patterns, each once."""
+        return [name for name in self.model_names() if not is_pattern(name)]
+
+    def serves(self, name: str) -> bool:
+        """Whether a model with this name is served."""
+        return any(model.name == name for model in self.models) or any(
+            upstream.upstream_model(name) is not None for upstream in self.upstreams
+        )
+
+    def find_model(self, name: str) -> ModelConfig | None:
+        """The entry of a model, else one that is made from the upstreams: the first that serves it, and the others that
+        list its very name. None if no upstream serves it."""
+        for model in self.models:
+            if model.name == name:
+                return model
+        targets: list[TargetConfig] = []
+        for upstream in self.upstreams:
+            own_name = upstream.upstream_model(name)
+            if own_name is not None and (not targets or name in upstream.listed_models()):
+                target = TargetConfig(
+                    upstream=upstream.name, model=own_name, priority=min(len(targets) + 1, MAX_PRIORITY)
+                )
+                targets.append(target)
+        return ModelConfig(name=name, targets=targets) if targets else None
+
     def key_hashes(self, environ: Mapping[str, str]) -> dict[bytes, KeyConfig]:
         """The configured keys, by hash."""
         return {key.hash(environ): key for key in self.keys}
 
     def secrets(self, environ: Mapping[str, str]) -> list[str]:
         """All keys in the environment, each once: they must not appear in logs or traces."""
-        keys = [upstream.api_key(environ) for upstream in self.upstreams] + [key.key(environ) for key in self.keys]
+        keys: list[str | None] = [key for upstream in self.upstreams for key in upstream.api_keys(environ)]
+        keys += [key.key(environ) for key in self.keys]
         keys += [_environment_value(environ, variable) for variable in self.compaction.keys_env]
         keys.append(self.server.metrics_key(environ))
         return list(dict.fromkeys(key for key in keys if key is not None))

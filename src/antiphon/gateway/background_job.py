@@ -19,10 +19,12 @@ from antiphon.gateway.client_body import ClientBody
 from antiphon.gateway.context import GatewayContext
 from antiphon.gateway.history import HistorySource
 from antiphon.gateway.ids import new_id
+from antiphon.gateway.pipe import Pipe
 from antiphon.gateway.prepare_turn import prepare_turn
 from antiphon.gateway.recording import ResponseRecorder, queued_response
 from antiphon.gateway.request_scope import RequestLog, RequestScope, request_scope, shutdown_error
 from antiphon.gateway.run_turn import run_turn, violation_reporter
+from antiphon.gateway.turn import UpstreamTurn
 from antiphon.protocol import codec
 from antiphon.protocol.events import ErrorEvent, ResponseCreated, ResponseFailed, ResponseQueued, StreamEvent
 from antiphon.protocol.losses import Losses
@@ -129,12 +131,15 @@ class BackgroundJob:
         scope.log_entry.response_id = work.id
         assert prepared_turn.recorder is not None  # the response is stored
         self._recorder = turn.recorder = JobRecorder(prepared_turn.recorder, record.input)
-        self._line_writer = EventLineWriter(turn.initial_response)
-        pipe = turn.make_pipe(self._line_writer, separator=LINE, on_violation=violation_reporter(services, scope.id))
         try:
-            await run_turn(services, scope, turn, pipe, self)
+            await run_turn(services, scope, prepared_turn, self._make_pipe, self)
         finally:
-            turn.abort()
+            prepared_turn.turn.abort()
+
+    def _make_pipe(self, turn: UpstreamTurn) -> Pipe:
+        self._line_writer = EventLineWriter(turn.initial_response)
+        on_violation = violation_reporter(self._services, self._scope.id)
+        return turn.make_pipe(self._line_writer, separator=LINE, on_violation=on_violation)
 
     # The sink
 

@@ -8,6 +8,7 @@ from antiphon.gateway.client_body import InputLimits
 from antiphon.gateway.model_catalog import ModelCatalog
 from antiphon.gateway.request_scope import RequestLog
 from antiphon.gateway.routes import Routes
+from antiphon.gateway.routing.router import Router
 from antiphon.gateway.sealing import Seal
 from antiphon.gateway.worker_pool import WorkerPool
 from antiphon.protocol.output_limits import OutputLimits
@@ -59,6 +60,9 @@ class GatewayContext(Protocol):
 
     @property
     def input_limits(self) -> InputLimits: ...
+
+    @property
+    def router(self) -> Router: ...
 
     @property
     def routes(self) -> Routes: ...

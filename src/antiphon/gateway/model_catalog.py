@@ -53,7 +53,7 @@ class ModelCatalog:
 
     async def list_models(self) -> ModelList:
         name_lists = await asyncio.gather(*(self._model_names(upstream) for upstream in self._routes.upstreams))
-        models: dict[str, Model] = {}
+        models = {name: Model(id=name, owned_by=owner) for name, owner in self._routes.entries.items()}
         for upstream, names in zip(self._routes.upstreams, name_lists, strict=True):
             for name in names:  # the first upstream that serves a model gets its requests
                 models.setdefault(name, Model(id=name, owned_by=upstream.name))

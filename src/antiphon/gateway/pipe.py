@@ -19,6 +19,8 @@ from antiphon.errors import ApiError
 from antiphon.protocol.errors import Error, error_payload
 from antiphon.protocol.events import (
     ErrorEvent,
+    ItemAdded,
+    RefusalDelta,
     ResponseCompleted,
     ResponseFailed,
     ResponseIncomplete,
@@ -28,6 +30,7 @@ from antiphon.protocol.events import (
     UnknownEvent,
 )
 from antiphon.protocol.grammar import Grammar, Violation
+from antiphon.protocol.items import Message, Reasoning
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.policy import Policy
 from antiphon.protocol.response import Response
@@ -55,6 +58,8 @@ class Pipe:
         relay: Relay | None = None,
     ) -> None:
         self.response: Response | None = None  # from the terminal event
+        self.has_content = False  # text, reasoning, a call, or a proper end
+        self.is_refusal = False  # the first content is a refusal
         self.event_count = 0  # events for the client, set at the terminal event
         self.recorded_response: Response | None = None  # the same with items that were withheld from the client
         self._reader = reader
@@ -134,6 +139,10 @@ class Pipe:
             losses.extend(part)
         return losses
 
+    def report_no_losses_in_head(self) -> None:
+        """The head of the stream was sent while another target could still answer: all losses come later."""
+        self._head_losses = Losses()
+
     def losses_for_head(self) -> Losses:
         """The losses so far, which the head of the stream reports. Later ones are in a comment before the end."""
         self._head_losses = self.losses
@@ -149,6 +158,9 @@ class Pipe:
 
     def write_events(self, events: Iterable[StreamEvent | TextRun]) -> bytes:
         """Hub events → client bytes. The events may also come from a response that was not streamed."""
+        if not self.has_content:
+            events = list(events)
+            self._look_for_content(events)
         out: list[bytes] = []
         for event in events:
             if type(event) is not TextRun:
@@ -160,6 +172,11 @@ class Pipe:
         if self._relay is not None:
             out.append(self._relay.flush())
         return self.join(out)
+
+    def _look_for_content(self, events: Iterable[StreamEvent | TextRun]) -> None:
+        first_content = next(filter(is_content, events), None)
+        if first_content is not None:
+            self.has_content, self.is_refusal = True, _is_refusal(first_content)
 
     def _write_all(self, events: Iterable[StreamEvent], out: list[bytes]) -> None:
         for event in events:
@@ -232,8 +249,30 @@ class Pipe:
                 self._on_violation(violation)
 
 
+def is_content(event: StreamEvent | TextRun) -> bool:
+    """Whether an event carries output of the model: text, reasoning, a call, or a proper end. Opening events, empty
+    items, the ends of items and failures do not."""
+    match event:
+        case ItemAdded(item=item):
+            return not isinstance(item, Message | Reasoning)
+        case TextRun() | ResponseCompleted() | ResponseIncomplete():
+            return True
+        case _:
+            return bool(getattr(event, "delta", ""))
+
+
+def _is_refusal(event: StreamEvent | TextRun) -> bool:
+    return isinstance(event, RefusalDelta) or (
+        isinstance(event, ResponseIncomplete)
+        and not event.response.output
+        and event.response.incomplete_details is not None
+        and event.response.incomplete_details.reason in REFUSAL_REASONS
+    )
+
+
 def _is_end(event: StreamEvent) -> TypeGuard[TerminalEvent]:
     return type(event) in TERMINAL_EVENT_TYPES  # six times as fast as `isinstance` when the answer is no
 
 
+REFUSAL_REASONS: Final = frozenset({"content_filter", "refusal"})
 TERMINAL_EVENT_TYPES: Final[frozenset[type]] = frozenset({ResponseCompleted, ResponseFailed, ResponseIncomplete})

@@ -8,24 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.dialects.common.refused_reasoning import RefusedPart
-from antiphon.errors import ApiError
+from antiphon.errors import ApiError, ClientFault
 from antiphon.gateway.client_body import ClientBody
 from antiphon.gateway.compactor import Compactor
 from antiphon.gateway.context import GatewayContext
 from antiphon.gateway.conversation import JoinedConversation
 from antiphon.gateway.history import HistorySource, PastTurns
 from antiphon.gateway.managed_turn import ManagedTurn
+from antiphon.gateway.pipe import Pipe
 from antiphon.gateway.preparation import RetryRequest
 from antiphon.gateway.recording import ResponseRecorder
 from antiphon.gateway.remote_preparation import HostAnswers, prepare_data_remotely, prepare_retry_remotely
 from antiphon.gateway.request_scope import RequestLog
-from antiphon.gateway.routes import Target
+from antiphon.gateway.routes import Target, Upstream
+from antiphon.gateway.routing.attempts import TurnAttempts
 from antiphon.gateway.sealing import Seal
 from antiphon.gateway.stored_items import LargeHistory
 from antiphon.gateway.turn import UpstreamTurn
@@ -36,16 +38,34 @@ from antiphon.trace.writer import Trace
 
 Answer = Callable[..., Awaitable[Any]]
 HistorySourceFor = Callable[[TurnOutline], HistorySource]
+ClientHeaders = Callable[[Upstream], dict[str, str]]  # an upstream → headers of the client that it gets
 
 
-class PreparedTurn(Struct, frozen=True):
-    """A turn that is ready to be sent, and the turns that it continues."""
+class PreparedTurn(Struct):
+    """A turn that is ready to be sent, and the turns that it continues. If its target fails, `prepare_next` replaces
+    `turn` by one for another target."""
 
     turn: UpstreamTurn
     recorder: ResponseRecorder | None
     past_turns: PastTurns
     queued_request: bytes | None  # for the background queue, if the client wants a background response
     is_warm_up: bool  # `generate: false`
+    attempts: TurnAttempts
+    preparer: TurnPreparer | None = None  # None: no other target can be asked
+    pipe: Pipe | None = None  # of the current attempt of a stream
+    is_held_back: bool = False  # another target may still answer
+
+    async def prepare_next(self) -> None:
+        """Prepares the turn for the current attempt."""
+        assert self.preparer is not None
+        earlier = self.turn
+        turn, _ = await self.preparer.prepare()
+        turn.initial_response, turn.recorder = earlier.initial_response, earlier.recorder
+        self.turn = turn
+
+    def release(self) -> None:
+        """Frees the request, once no other target will be asked."""
+        self.preparer = None
 
 
 async def prepare_turn(
@@ -57,28 +77,92 @@ async def prepare_turn(
     *,
     keeps_history: bool = False,
     strict: bool | None = None,
+    client_headers: ClientHeaders | None = None,
 ) -> PreparedTurn:
     """Prepares the turn of a body. With `keeps_history` the turn is recorded although it is not stored. `strict`
-    refuses lossy translation; None means the upstream's setting."""
+    refuses lossy translation; None means the upstream's setting. `client_headers` gives the headers of the client that
+    an upstream gets."""
     host = GatewayHost(services, history_source_for, log_entry, trace, keeps_history=keeps_history, strict=strict)
-    data, is_remote = await _prepare_data(services, body, host)
-    recorder = _make_recorder(services, host, data)
-    turn = _make_turn(services, host, data, trace, recorder)
-    if is_remote and data.can_retry:
-        turn.remote_retry = partial(_prepare_retry, services, body, host)
-    turn.allows_lossy_retry = not host.directions.strict
-    turn.on_retry = partial(_log_refused_reasoning, services, host.target.upstream.name, turn.initial_response.id)
-    if services.telemetry is not None:
-        turn.extra_headers = services.telemetry.start_turn(log_entry)
+    preparer = TurnPreparer(services, body, host, log_entry, trace, client_headers)
+    turn, data = await preparer.prepare_first()
+    turn.recorder = recorder = _make_recorder(services, host, data)
+    attempts = host.attempts
+    assert attempts is not None  # it was routed
     log_entry.response_id = turn.initial_response.id
-    log_entry.losses = len(data.losses)
-    if trace is not None:
-        if data.hub_request is not None:
-            trace.record_hub_request(data.hub_request)
-        trace.record_note("kept", int(host.directions.plan.is_stored))
-        turn.note_omissions()
-        trace.record_losses(data.losses)
-    return PreparedTurn(turn, recorder, data.past_turns, data.queued_request, data.is_warm_up)
+    log_entry.attempts = attempts.records
+    return PreparedTurn(
+        turn,
+        recorder,
+        data.past_turns,
+        data.queued_request,
+        data.is_warm_up,
+        attempts,
+        None if attempts.is_single else preparer,
+    )
+
+
+class TurnPreparer:
+    """Prepares the turn of one body for any of its targets. It holds the whole body."""
+
+    def __init__(
+        self,
+        services: GatewayContext,
+        body: ClientBody,
+        host: GatewayHost,
+        log_entry: RequestLog,
+        trace: Trace | None,
+        client_headers: ClientHeaders | None,
+    ) -> None:
+        self._services = services
+        self._body = body
+        self._host = host
+        self._log_entry = log_entry
+        self._trace = trace
+        self._client_headers = client_headers
+        self._telemetry_headers: dict[str, str] | None = None  # None: the span of the turn has not begun
+
+    async def prepare_first(self) -> tuple[UpstreamTurn, TurnData]:
+        """Prepares the turn for the first target that it can be translated for."""
+        first_error: ApiError | None = None
+        while True:
+            try:
+                return await self.prepare()
+            except ClientFault as error:
+                failure = error.without_traceback()
+            first_error = first_error or failure
+            attempts = self._host.attempts
+            is_final = attempts is None or failure.code not in TARGET_DEPENDENT_CODES
+            if is_final or attempts is None or attempts.skip(failure, self._services.router.clock()) is None:
+                raise first_error.without_traceback()
+
+    async def prepare(self) -> tuple[UpstreamTurn, TurnData]:
+        """Prepares the turn for the current attempt. Nothing of other attempts remains in it."""
+        services, host, trace = self._services, self._host, self._trace
+        data, is_remote = await _prepare_data(services, self._body, host)
+        turn = _make_turn(services, host, data, trace)
+        if is_remote and data.can_retry:
+            turn.remote_retry = partial(_prepare_retry, services, self._body, host)
+        turn.allows_lossy_retry = not host.directions.strict
+        turn.on_retry = partial(_log_refused_reasoning, services, host.target.upstream.name, turn.initial_response.id)
+        turn.headers = self._headers()
+        self._log_entry.losses = len(data.losses)
+        if trace is not None:
+            if data.hub_request is not None:
+                trace.record_hub_request(data.hub_request)
+            trace.record_note("kept", int(host.directions.plan.is_stored))
+            turn.note_omissions()
+            trace.record_losses(data.losses)
+        return turn, data
+
+    def _headers(self) -> dict[str, str]:
+        if self._telemetry_headers is None:
+            telemetry = self._services.telemetry
+            self._telemetry_headers = {} if telemetry is None else telemetry.start_turn(self._log_entry)
+        attempts = self._host.attempts
+        assert attempts is not None  # it was routed
+        upstream = self._host.target.upstream
+        client_headers = {} if self._client_headers is None else self._client_headers(upstream)
+        return {**upstream.headers_with_key(attempts.current.key), **self._telemetry_headers, **client_headers}
 
 
 class GatewayHost:
@@ -94,7 +178,8 @@ class GatewayHost:
         keeps_history: bool,
         strict: bool | None,
     ) -> None:
-        self.directions: Directions  # set by `direct`, with the next two
+        self.attempts: TurnAttempts | None = None  # set by `direct`, with the next three
+        self.directions: Directions
         self.target: Target
         self.archive: HistorySource
         self.stamps: Stamps = services.stamps
@@ -111,7 +196,9 @@ class GatewayHost:
         model = services.routes.model_or_default(outline.model)
         self._log_entry.model = model
         self.archive = replace(self._history_source_for(outline), max_local_bytes=LARGE_INPUT)
-        target = self.target = services.routes.find(model)
+        if self.attempts is None:
+            self.attempts = services.router.begin_turn(services.router.find(model))
+        target = self.target = self.attempts.current.target.target
         config = target.upstream.config
         self._log_entry.upstream = target.upstream.name
         if self._trace is not None:
@@ -180,12 +267,11 @@ def _make_turn(
     host: GatewayHost,
     data: TurnData,
     trace: Trace | None,
-    recorder: ResponseRecorder | None,
 ) -> UpstreamTurn:
     stamps, pad, limits = services.stamps, services.pad, services.output_limits
     prepared, target, plan = data.prepared, host.target, data.context_plan
     if plan is None:
-        return UpstreamTurn(prepared, target, stamps, pad, trace, recorder, limits)
+        return UpstreamTurn(prepared, target, stamps, pad, trace, None, limits)
     compactor = Compactor(
         seal=services.seal,
         owner=host.archive.owner,
@@ -193,9 +279,13 @@ def _make_turn(
         context_size=plan.context_size,
         stamps=stamps,
     )
-    return ManagedTurn(prepared, target, stamps, pad, trace, recorder, plan, compactor, limits)
+    return ManagedTurn(prepared, target, stamps, pad, trace, None, plan, compactor, limits)
 
 
 def _log_refused_reasoning(services: GatewayContext, upstream: str, response_id: str, error: ApiError) -> None:
     fields = {"upstream": upstream, "response_id": response_id, "code": error.code, "message": error.message}
     services.logger.event("reasoning_refused", level="warning", **fields)
+
+
+#: Errors of a request that another target may not have.
+TARGET_DEPENDENT_CODES: Final = frozenset({"lossy_translation", "unsupported_parameter", "orphan_tool_output"})

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct, field
 
 from antiphon.errors import ApiError, ClientDisconnected
+from antiphon.gateway.routing.records import AttemptRecord
 from antiphon.protocol.response import Response
 from antiphon.trace.writer import Trace
 
@@ -48,6 +49,7 @@ class RequestLog(Struct, kw_only=True):
     client_disconnected: bool = False
     is_deferred: bool = False  # the turn runs in the background and has its own entry
     traceparent: str = ""  # the client's trace context, for telemetry
+    attempts: list[AttemptRecord] = []  # to get an answer from a target
 
     def note_first_event(self) -> None:
         """Sets the time of the first event; later calls do nothing."""

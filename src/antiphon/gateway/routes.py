@@ -15,13 +15,14 @@ from msgspec import UNSET, Struct, field
 from msgspec.structs import replace
 
 from antiphon import __version__
-from antiphon.config import Config, Timeouts, UpstreamConfig
+from antiphon.config import Config, ModelConfig, Timeouts, UpstreamConfig
 from antiphon.config.model_rules import is_pattern
 from antiphon.dialects.common.refused_reasoning import RefusedPart
 from antiphon.dialects.dialect import ClientDialect, ServerDialect
 from antiphon.dialects.registry import CLIENT_DIALECTS, HUB_DIALECT, SERVER_DIALECTS, Wire
 from antiphon.errors import ClientFault, MissingField
 from antiphon.gateway.preparation import TranslationPlan
+from antiphon.gateway.routing.keys import KeyRing
 from antiphon.profiles import Profile, load_profile
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
@@ -93,15 +94,17 @@ class RefusalMemory:
 
 
 class UpstreamAddress(Struct, frozen=True, kw_only=True):
-    """The address and key of an upstream. For the embedded model, they are known only once it runs."""
+    """The address and keys of an upstream. For the embedded model, they are known only once it runs."""
 
     base_url: str
     key: str | None = None
+    more_keys: tuple[str, ...] = ()
     timeouts: Timeouts | None = None
 
 
 class Upstream(Struct, frozen=True, kw_only=True):
-    """One upstream, ready for requests. `headers` is the complete list of headers it is sent (allow-list)."""
+    """One upstream, ready for requests. `headers` is the complete list of headers it is sent (allow-list), with its
+    first key."""
 
     config: UpstreamConfig
     profile: Profile
@@ -109,7 +112,8 @@ class Upstream(Struct, frozen=True, kw_only=True):
     base_url: str
     headers: dict[str, str]
     timeouts: Timeouts
-    key: str = ""
+    keys: tuple[str, ...] = ()
+    key_ring: KeyRing = field(default_factory=lambda: KeyRing(0))
     #: The maker of the reasoning that this upstream wants back; None if it wants none back.
     reasoning_maker: str | None = None
     refusals: RefusalMemory = field(default_factory=RefusalMemory)
@@ -118,9 +122,18 @@ class Upstream(Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         return self.config.name
 
+    def headers_with_key(self, number: int) -> dict[str, str]:
+        """The headers with one of its keys."""
+        if number == 0:
+            return self.headers
+        return self.headers | _key_header(self.profile, self.keys[number])
+
     def redact_key(self, body: bytes) -> bytes:
-        """A server's body with our key removed, in case the server repeats it (ERR-5)."""
-        return body.replace(self.key.encode(), b"[key]") if len(self.key) >= MIN_REDACTED_KEY_LENGTH else body
+        """A server's body with our keys removed, in case the server repeats one (ERR-5)."""
+        for key in self.keys:
+            if len(key) >= MIN_REDACTED_KEY_LENGTH:
+                body = body.replace(key.encode(), b"[key]")
+        return body
 
 
 class Target(Struct, frozen=True, kw_only=True):
@@ -144,16 +157,24 @@ class Routes:
         self.upstreams = [
             _make_upstream(config, upstream_config, environ, addresses) for upstream_config in config.upstreams
         ]
+        self._config = config
+        self._by_name = {upstream.name: upstream for upstream in self.upstreams}
         self._targets: dict[str, Target] = {}
         self._alias_prefixes = ALIAS_PREFIXES if config.server.claude_aliases else ()
+        #: The models of `[[models]]`, and the upstream of the first target of each.
+        self.entries = {model.name: self.find(model.name).upstream.name for model in config.models}
         self.default_model = config.server.default_model or _only_model(config)
 
     def model_or_default(self, model: str | None) -> str | None:
         """The model that a request names, or the default model if it names none. An empty name is none."""
         return model or self.default_model
 
+    def upstream(self, name: str) -> Upstream:
+        """The upstream of a name in the configuration."""
+        return self._by_name[name]
+
     def find(self, model: object) -> Target:
-        """The target for a client-side model name."""
+        """The first target for a client-side model name."""
         target = self._targets.get(model) if type(model) is str else None
         return target or self._match_rules(model)
 
@@ -162,8 +183,10 @@ class Routes:
             raise MissingField(
                 f"model is missing: expected the name of a model, such as {self._examples()}", param="model"
             )
-        target = self._resolve_alias(model) or self._match_upstreams(model)
-        if target is not None:
+        entry = self.find_entry(model)
+        if entry is not None:
+            first = min(entry.targets, key=lambda target: target.priority)
+            target = Target(upstream=self._by_name[first.upstream], model=first.model)
             # Patterns accept any names, so the cache is bounded.
             if len(self._targets) < MAX_CACHED_TARGETS and len(model) < MAX_CACHED_NAME:
                 self._targets[model] = target
@@ -176,27 +199,23 @@ class Routes:
             param="model",
         )
 
-    def _resolve_alias(self, model: str) -> Target | None:
-        """The target for `claude-via-NAME`: that of NAME, even if a pattern of an upstream matches the alias too."""
+    def find_entry(self, model: str) -> ModelConfig | None:
+        """The targets of a model; None if it is not served. `claude-via-NAME` has those of NAME, even if a pattern of
+        an upstream matches the alias too."""
         prefix = next((prefix for prefix in self._alias_prefixes if model.startswith(prefix)), "")
-        return self._match_upstreams(model.removeprefix(prefix)) if prefix else None
-
-    def _match_upstreams(self, model: str) -> Target | None:
-        for upstream in self.upstreams:
-            name = upstream.config.upstream_model(model) if model else None
-            if name is not None:
-                return Target(upstream=upstream, model=name)
-        return None
+        name = model.removeprefix(prefix)
+        entry = self._config.find_model(name) if prefix and name else None
+        return entry or self._config.find_model(model)
 
     def _examples(self) -> str:
-        names = [name for upstream in self.upstreams for name in upstream.config.model_names()]
+        names = self._config.model_names()
         return ", ".join(map(repr, names[:5])) + (", …" if len(names) > 5 else "")
 
 
 def _only_model(config: Config) -> str | None:
     """The only name that the upstreams list; None if they list several, or a pattern."""
-    names = {name for upstream in config.upstreams for name in upstream.model_names()}
-    name = names.pop() if len(names) == 1 else None
+    names = config.model_names()
+    name = names[0] if len(names) == 1 else None
     return name if name and not is_pattern(name) else None
 
 
@@ -209,8 +228,9 @@ def _make_upstream(
     address = addresses.get(upstream_config.name) or _configured_address(upstream_config, environ)
     profile = load_profile(upstream_config.profile_name)
     headers = {"content-type": "application/json", "user-agent": USER_AGENT, **profile.headers}
-    if address.key:
-        headers[profile.key_header] = f"Bearer {address.key}" if profile.key_header == "authorization" else address.key
+    keys = (address.key, *address.more_keys) if address.key else ()
+    if keys:
+        headers |= _key_header(profile, keys[0])
     return Upstream(
         config=upstream_config,
         profile=profile,
@@ -218,7 +238,8 @@ def _make_upstream(
         base_url=address.base_url.rstrip("/"),
         headers=headers,
         timeouts=upstream_config.timeouts or address.timeouts or config.timeouts,
-        key=address.key or "",
+        keys=keys,
+        key_ring=KeyRing(len(keys)),
         reasoning_maker=profile.wire.maker if profile.wire.wants_reasoning_back else None,
     )
 
@@ -226,7 +247,12 @@ def _make_upstream(
 def _configured_address(upstream_config: UpstreamConfig, environ: Mapping[str, str]) -> UpstreamAddress:
     if upstream_config.agent:
         return UpstreamAddress(base_url=AGENT_SCHEME + upstream_config.agent, timeouts=Timeouts(total=SECONDS_PER_DAY))
-    return UpstreamAddress(base_url=upstream_config.base_url, key=upstream_config.api_key(environ))
+    keys = upstream_config.api_keys(environ)
+    return UpstreamAddress(base_url=upstream_config.base_url, key=keys[0] if keys else None, more_keys=tuple(keys[1:]))
+
+
+def _key_header(profile: Profile, key: str) -> dict[str, str]:
+    return {profile.key_header: f"Bearer {key}" if profile.key_header == "authorization" else key}
 
 
 def _abbreviate(model: str) -> str:

@@ -11,18 +11,26 @@ from typing import Final, Protocol
 
 from msgspec.structs import replace
 
-from antiphon.errors import ApiError, StorageUnavailable
+from antiphon.errors import ApiError, ClientFault, StorageUnavailable
 from antiphon.gateway.context import GatewayContext
-from antiphon.gateway.pipe import Pipe
+from antiphon.gateway.pipe import REFUSAL_REASONS, Pipe
+from antiphon.gateway.prepare_turn import PreparedTurn
 from antiphon.gateway.request_scope import RequestScope
+from antiphon.gateway.routing.attempts import TurnAttempts
+from antiphon.gateway.routing.failures import model_refusal
+from antiphon.gateway.routing.records import AttemptRecord
 from antiphon.gateway.turn import UpstreamTurn, is_json
+from antiphon.protocol.content import Refusal
 from antiphon.protocol.errors import Error
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.grammar import Violation
+from antiphon.protocol.items import Message, Reasoning
 from antiphon.protocol.response import Response
 from antiphon.protocol.status import ResponseStatus
 from antiphon.store.interface import StoredTurn
 from antiphon.upstream.transport import Flow
+
+MakePipe = Callable[[UpstreamTurn], Pipe]  # the client's pipe for the turn of an attempt
 
 
 class Sink(Protocol):
@@ -47,68 +55,117 @@ class Sink(Protocol):
 
 
 async def run_turn(
-    services: GatewayContext, scope: RequestScope, turn: UpstreamTurn, pipe: Pipe, sink: Sink
+    services: GatewayContext, scope: RequestScope, prepared_turn: PreparedTurn, make_pipe: MakePipe, sink: Sink
 ) -> Flow | None:
     """Runs a turn to its end. Returns the rest of the upstream's body, if it should be read (`drain_upstream`)."""
-    streamed_turn = StreamedTurn(services, scope, turn, pipe, sink)
-    scope.turn = streamed_turn
-    return await streamed_turn.run()
+    return await StreamedTurn(services, scope, prepared_turn, make_pipe).run(sink)
 
 
 async def deliver_events(
     services: GatewayContext,
     scope: RequestScope,
-    turn: UpstreamTurn,
-    pipe: Pipe,
+    prepared_turn: PreparedTurn,
+    make_pipe: MakePipe,
     sink: Sink,
     events: Iterable[StreamEvent],
 ) -> None:
     """Delivers and records a turn that needs no upstream."""
-    streamed_turn = StreamedTurn(services, scope, turn, pipe, sink)
-    scope.turn = streamed_turn
-    await streamed_turn.deliver(events)
+    await StreamedTurn(services, scope, prepared_turn, make_pipe).deliver(sink, events)
 
 
 class StreamedTurn:
-    """A turn whose answer is written in pieces."""
+    """A turn whose answer is written in pieces. While another target may still be asked, nothing is written before the
+    first content of the answer."""
 
     def __init__(
-        self, services: GatewayContext, scope: RequestScope, turn: UpstreamTurn, pipe: Pipe, sink: Sink
+        self, services: GatewayContext, scope: RequestScope, prepared_turn: PreparedTurn, make_pipe: MakePipe
     ) -> None:
         self._services = services
+        self._scope = scope
         self._log_entry = scope.log_entry
         self._trace = scope.trace
-        self._turn = turn
-        self._pipe = pipe
-        self._sink = sink
-        self._unwritten = b""  # what the sink could not take without waiting
+        self._prepared_turn = prepared_turn
+        self._attempts = prepared_turn.attempts
+        self._make_pipe = make_pipe
+        self._sink: Sink
+        self._pipe: Pipe  # of the current attempt
+        self._unwritten: bytes  # what is held back, or the sink could not take without waiting
+        self._failure: ApiError | None  # why the answer of the current attempt is not accepted
+        self._is_holding_back: bool
+        self._is_committed = False  # some of the answer was written
         self._is_ending = False
+        self._start_attempt()
 
-    async def run(self) -> Flow | None:
+    def _start_attempt(self) -> None:
+        """Makes the pipe of the current attempt."""
+        turn = self._prepared_turn
+        self._pipe = turn.pipe = self._make_pipe(turn.turn)
+        self._unwritten, self._failure = b"", None
+        self._is_holding_back = turn.is_held_back = self._attempts.may_ask_another(self._services.router.clock())
+
+    async def run(self, sink: Sink) -> Flow | None:
+        self._sink = sink
+        self._scope.turn = self
         try:
-            return await self._run()
+            while True:
+                self._attempts.begin(self._services.router.clock())
+                try:
+                    return await self._run_attempt()
+                except ApiError as error:
+                    failure = error.without_traceback()
+                if not await self._replace_attempt(failure):
+                    await self._end_failed(failure)
+                    return None
         finally:
+            self._attempts.abandon(self._services.router.clock())
+            self._prepared_turn.release()
             if not self._is_ending:
                 self._note_result()
 
-    async def _run(self) -> Flow | None:
-        turn, pipe = self._turn, self._pipe
+    async def _run_attempt(self) -> Flow | None:
+        turn, pipe = self._prepared_turn.turn, self._pipe
         flow: Flow | None = None
         answer = await turn.send_request(self._services.transport)
         if is_json(answer):
             data = pipe.write_events(await turn.read_response_as_events(answer))
         else:
             flow = turn.body_flow(answer)
-            while not await flow(self._take_piece) and not pipe.has_ended:
+            while not await flow(self._take_piece) and not pipe.has_ended and self._failure is None:
                 await self._sink.write(self._unwritten)
                 self._unwritten = b""
-            data = b"" if pipe.has_ended else pipe.finish()
-        if pipe.error is not None and not self._sink.has_started:
-            raise pipe.error.without_traceback()
+            data = b"" if pipe.has_ended or self._failure is not None else pipe.finish()
+        failure = pipe.error or self._failure or self._find_refusal()
+        if failure is not None and not self._is_committed:
+            self._unwritten = pipe.join((self._unwritten, data))
+            raise failure.without_traceback()
+        self._attempts.finish(pipe.error, self._services.router.clock())
         await self._end(data)
         return None if pipe.is_cut_off else flow
 
-    async def deliver(self, events: Iterable[StreamEvent]) -> None:
+    async def _replace_attempt(self, error: ApiError) -> bool:
+        """Prepares another attempt after a failure; False if there is none, or some of the answer was written."""
+        now = self._services.router.clock()
+        if self._is_committed:
+            self._attempts.finish(error, now)
+            return False
+        _note_usage(self._attempts, self._pipe.response)
+        if not await prepare_next_attempt(self._services, self._scope, self._prepared_turn, error):
+            return False
+        self._start_attempt()
+        if self._sink.has_started:
+            self._pipe.report_no_losses_in_head()
+        return True
+
+    async def _end_failed(self, error: ApiError) -> None:
+        """Ends a turn whose last attempt failed. If the client has a part of the answer, the failure is another."""
+        if self._pipe.error is not None and self._sink.has_started:
+            await self._end(b"")
+            return
+        raise error.without_traceback() if self._is_committed else self._attempts.final_error()
+
+    async def deliver(self, sink: Sink, events: Iterable[StreamEvent]) -> None:
+        self._sink = sink
+        self._scope.turn = self
         await self._end(self._pipe.write_events(events))
 
     async def fail(self, error: ApiError) -> bool:
@@ -119,7 +176,7 @@ class StreamedTurn:
         return True
 
     async def abandon(self) -> None:
-        await record_abandoned_turn(self._services, self._turn, self._pipe)
+        await record_abandoned_turn(self._services, self._prepared_turn.turn, self._pipe)
         self._note_result()
 
     def _note_result(self) -> None:
@@ -134,23 +191,52 @@ class StreamedTurn:
         """Passes a piece of the upstream's body on. The flow stops if the sink cannot take the result without waiting,
         and at the end of the answer, because the response may have to be saved."""
         data = self._pipe.feed(piece)
+        if self._is_holding_back:
+            data = self._pipe.join((self._unwritten, data))
+            self._unwritten = b""
+            if not self._release(data):
+                self._unwritten = data
+                return self._failure is None and not self._pipe.has_ended
         if not self._pipe.has_ended:
             if not data:
                 return True
-            if self._log_entry.first_event_ms is None:
-                self._log_entry.note_first_event()
+            if not self._is_committed:
+                self._commit()
             if self._sink.try_write(data):
                 return True
         self._unwritten = data
         return False
 
+    def _release(self, data: bytes) -> bool:
+        """Decides whether what was held back can be written."""
+        if self._pipe.is_refusal and self._attempts.handles_refusals:
+            self._failure = model_refusal()
+            return False
+        if self._pipe.error is not None or (not self._pipe.has_content and len(data) <= MAX_HELD_BYTES):
+            return False
+        self._is_holding_back = self._prepared_turn.is_held_back = False
+        return True
+
+    def _find_refusal(self) -> ApiError | None:
+        """A refusal in an answer that was not streamed."""
+        return model_refusal() if self._pipe.is_refusal and self._attempts.handles_refusals else None
+
+    def _commit(self) -> None:
+        """Some of the answer is written: no other target is asked from now on."""
+        self._is_committed = True
+        self._is_holding_back = self._prepared_turn.is_held_back = False
+        self._prepared_turn.release()
+        self._log_entry.note_first_event()
+        self._attempts.note_first_content(self._services.router.clock())
+
     async def _end(self, data: bytes) -> None:
         self._is_ending = True
+        self._is_holding_back = self._prepared_turn.is_held_back = False
         self._log_entry.note_first_event()
         data = self._pipe.join((self._unwritten, data))
         if data and self._pipe.is_holding_end and self._sink.try_write(data):
             data = b""  # the client has everything but the terminal event while the response is stored
-        last, stored_turn = await record_turn(self._services, self._turn, self._pipe)
+        last, stored_turn = await record_turn(self._services, self._prepared_turn.turn, self._pipe)
         self._note_result()
         await self._sink.end(self._pipe.join((data, last)), stored_turn)
 
@@ -158,19 +244,100 @@ class StreamedTurn:
 class WholeTurn:
     """A turn whose answer is written in one piece."""
 
-    def __init__(self, services: GatewayContext, turn: UpstreamTurn) -> None:
+    def __init__(self, services: GatewayContext, scope: RequestScope, prepared_turn: PreparedTurn) -> None:
         self._services = services
-        self._turn = turn
+        self._scope = scope
+        self._prepared_turn = prepared_turn
 
     async def run(self) -> Response:
-        return await self._turn.read_response(await self._turn.send_request(self._services.transport))
+        self._scope.turn = self
+        attempts, clock = self._prepared_turn.attempts, self._services.router.clock
+        try:
+            while True:
+                attempts.begin(clock())
+                try:
+                    response = await self._run_attempt()
+                except ApiError as error:
+                    failure = error.without_traceback()
+                else:
+                    attempts.note_first_content(clock())
+                    attempts.finish(None, clock())
+                    return response
+                if not await prepare_next_attempt(self._services, self._scope, self._prepared_turn, failure):
+                    raise attempts.final_error()
+        finally:
+            attempts.abandon(clock())
+            self._prepared_turn.release()
+
+    async def _run_attempt(self) -> Response:
+        turn = self._prepared_turn.turn
+        if self._prepared_turn.attempts.handles_refusals:
+            turn.check_response = refuse_refusal
+        return await turn.read_response(await turn.send_request(self._services.transport))
 
     async def fail(self, error: ApiError) -> bool:
         del error
         return False
 
     async def abandon(self) -> None:
-        await record_abandoned_turn(self._services, self._turn, None)
+        await record_abandoned_turn(self._services, self._prepared_turn.turn, None)
+
+
+async def prepare_next_attempt(
+    services: GatewayContext, scope: RequestScope, prepared_turn: PreparedTurn, error: ApiError
+) -> bool:
+    """Prepares the turn for another target after a failure; False if no other can be asked."""
+    attempts, clock = prepared_turn.attempts, services.router.clock
+    prepared_turn.turn.abort()
+    attempt = attempts.fail(error, clock())
+    if prepared_turn.preparer is None:
+        return False
+    _log_failure(services, scope, attempts.records[-1])
+    while attempt is not None:
+        if attempt.delay:
+            await asyncio.sleep(attempt.delay)
+        try:
+            await prepared_turn.prepare_next()
+        except ClientFault as refusal:
+            attempt = attempts.skip(refusal.without_traceback(), clock())
+        else:
+            return True
+    return False
+
+
+def _log_failure(services: GatewayContext, scope: RequestScope, record: AttemptRecord) -> None:
+    services.logger.event(
+        "attempt_failed",
+        level="warning",
+        request_id=scope.id,
+        attempt=record.number,
+        upstream=record.upstream,
+        model=record.model,
+        kind=record.outcome,
+        code=record.error,
+        duration_ms=record.duration_ms,
+    )
+    if scope.trace is not None:
+        summary = f"{record.number} {record.upstream}: {record.outcome}, {record.error}"
+        scope.trace.record_note("attempt_failed", summary)
+
+
+def _note_usage(attempts: TurnAttempts, response: Response | None) -> None:
+    """Notes what a failed attempt was billed, if its server reported it."""
+    if response is not None and response.usage is not None:
+        attempts.records[-1].input_tokens = response.usage.input_tokens
+        attempts.records[-1].output_tokens = response.usage.output_tokens
+
+
+def refuse_refusal(response: Response) -> None:
+    """Raises if a whole answer is a refusal only."""
+    parts = [part for item in response.output if isinstance(item, Message) for part in item.content]
+    has_other_content = any(not isinstance(item, Message | Reasoning) for item in response.output)
+    details = response.incomplete_details
+    is_filtered = not response.output and details is not None and details.reason in REFUSAL_REASONS
+    is_refusal = bool(parts) and not has_other_content and all(isinstance(part, Refusal) for part in parts)
+    if is_filtered or is_refusal:
+        raise model_refusal()
 
 
 async def record_turn(services: GatewayContext, turn: UpstreamTurn, pipe: Pipe) -> tuple[bytes, StoredTurn | None]:
@@ -240,4 +407,5 @@ def violation_reporter(services: GatewayContext, request_id: str) -> Callable[[V
     return report
 
 
+MAX_HELD_BYTES: Final = 1024 * 1024  # bytes that are held back at most; more are written
 DRAIN_TIMEOUT: Final = 0.5  # seconds that an upstream has to end its body after the terminal event

@@ -7,7 +7,7 @@ directions.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Final
 
 from msgspec.structs import replace
@@ -61,7 +61,8 @@ class UpstreamTurn:
             prepared.request, id=stamps.new_id("resp"), created_at=stamps.now()
         )
         self.losses = prepared.losses
-        self.extra_headers: dict[str, str] = {}  # sent besides the upstream's own headers
+        self.headers: Mapping[str, str] = target.upstream.headers
+        self.check_response: Callable[[Response], None] | None = None  # raises if a whole answer is no answer
         self.allows_lossy_retry = True  # whether a retry without refused reasoning may lose data
         #: Prepares a retry in another process, for a turn that was prepared there.
         self.remote_retry: Callable[[RefusedPart], Awaitable[RetryRequest | None]] | None = None
@@ -121,7 +122,7 @@ class UpstreamTurn:
             self.target.model,
             streams=bool(self.prepared.upstream_request.stream),
         )
-        headers = upstream.headers | self.extra_headers if self.extra_headers else upstream.headers
+        headers = self.headers
         if self._trace is not None:
             self._trace.record_upstream_request("POST", url, headers, body)
         try:
@@ -209,6 +210,8 @@ class UpstreamTurn:
         response = (
             await self._stream_as_whole(answer) if is_stream(answer) else self._read_whole(await self.read_body(answer))
         )
+        if self.check_response is not None:
+            self.check_response(response)
         client_response = self._policy.apply_to_response(response)
         self.losses.extend(self._policy.losses)
         if self.recorder is not None:

@@ -13,6 +13,7 @@ from typing import Final
 from antiphon.dialects.dialect import KEEPALIVE_COMMENT, ClientDialect
 from antiphon.dialects.responses.stream_out import SelectableEventStyle
 from antiphon.errors import ApiError, ClientDisconnected, ClientFault
+from antiphon.gateway.prepare_turn import PreparedTurn
 from antiphon.gateway.request_scope import RequestLog, RequestScope, shutdown_error
 from antiphon.http.asgi import (
     DIRECT,
@@ -62,6 +63,7 @@ class Exchange:
         self.has_metrics_key = False  # whether the client may see the names of models in the metrics
         self.trace = trace
         self.request_scope = RequestScope(self.log_entry, trace)
+        self.answer_headers: Callable[[], Headers] | None = None  # known when the answer begins
         self.path_parameters: list[str] = []  # ids in the path
         self.is_disconnected = False  # the client disconnected
         self.is_complete = False  # the last byte of the response was written
@@ -119,7 +121,9 @@ class Exchange:
             return
         self.log_entry.status = status
         self.is_complete = True
-        direct.respond_now(status, [*headers, (b"content-length", b"%d" % len(body)), *self._common_headers], body)
+        own_headers = [] if self.answer_headers is None else self.answer_headers()
+        length = (b"content-length", b"%d" % len(body))
+        direct.respond_now(status, [*headers, length, *own_headers, *self._common_headers], body)
 
     async def respond_with_error(self, error: ApiError) -> None:
         """ERR-1: sends the error in the form of the client's dialect."""
@@ -165,7 +169,8 @@ class Exchange:
 
     def _record_message(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            message["headers"] = [*message["headers"], *self._common_headers]
+            own_headers = [] if self.answer_headers is None else self.answer_headers()
+            message["headers"] = [*message["headers"], *own_headers, *self._common_headers]
             self.log_entry.status = message["status"]
             if self.trace is not None:
                 self.trace.record_client_head(message["status"], message["headers"])
@@ -270,6 +275,15 @@ class EventStream:
             await self._send({"type": "http.response.body", "body": self._keepalive, "more_body": True})
         finally:
             self._keepalive_task = None
+
+
+def route_headers(prepared_turn: PreparedTurn) -> Headers:
+    """The upstream that answers, and the number of attempts until then; nothing while another may still answer."""
+    if prepared_turn.is_held_back:
+        return []
+    attempts = prepared_turn.attempts
+    name = attempts.current.target.target.upstream.name.encode("ascii", "replace").translate(PRINTABLE_ASCII)
+    return [(b"antiphon-upstream", name), (b"antiphon-attempts", b"%d" % attempts.answer_count)]
 
 
 def losses_header(losses: Losses) -> Headers:

@@ -18,6 +18,7 @@ from antiphon.gateway.client_body import InputLimits
 from antiphon.gateway.ids import new_id, now, random_padding
 from antiphon.gateway.model_catalog import ModelCatalog
 from antiphon.gateway.routes import Routes, UpstreamAddress
+from antiphon.gateway.routing.router import Router
 from antiphon.gateway.sealing import Seal, find_sealing_keys
 from antiphon.gateway.worker_pool import WorkerPool
 from antiphon.ops.exposition import SharedMetrics
@@ -108,13 +109,14 @@ class Services:
         self.background: BackgroundControl | None = None  # set if there is a store
         self._environ = environ
         self.routes = Routes(config, environ, addresses or {})
+        self.router = Router(config, self.routes)
         self.models = ModelCatalog(self.routes, transport, time.monotonic)
         self.stamps = Stamps(new_id, now)
         self.seal = Seal(find_sealing_keys(config, environ))
         self.workers = WorkerPool(config.server.body_workers)
         self.pad = random_padding
         shared = SharedMetrics(metrics_folder, os.getpid()) if metrics_folder is not None else None
-        self.metrics = Metrics([name for each in config.upstreams for name in each.listed_models()], shared)
+        self.metrics = Metrics(config.listed_models(), shared)
         self._register_metrics()
         keys = [address.key for address in (addresses or {}).values() if address.key]
         self.traces = TraceWriter(config.trace, [*config.secrets(environ), *keys]) if config.trace.dir else None

@@ -147,6 +147,8 @@ GATEWAY_CODES: Final[dict[str | None, int]] = {
     "upstream_invalid_response": 502,
     "upstream_disconnected": 502,
     "upstream_auth_failed": 502,
+    "upstream_credentials_exhausted": 502,
+    "model_refusal": 502,
     "upstream_error": 502,
     "storage_unavailable": 503,
     "server_shutdown": 503,

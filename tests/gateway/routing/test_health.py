@@ -1,0 +1,101 @@
+"""When a target rests, and how it returns."""
+
+from __future__ import annotations
+
+import pytest
+
+from antiphon.config import HealthConfig
+from antiphon.gateway.routing.health import Outcome, TargetState
+
+CONFIG = HealthConfig(window=60.0, min_requests=4, failure_share=0.5, rest=30.0)
+
+
+def attempt(state: TargetState, outcome: Outcome, now: float) -> None:
+    state.begin(now)
+    state.end(outcome, now)
+
+
+def resting_state() -> TargetState:
+    state = TargetState(CONFIG)
+    for _ in range(4):
+        attempt(state, "failure", 100.0)
+    return state
+
+
+def test_target_rests_after_a_share_of_failures_of_enough_requests() -> None:
+    state = TargetState(CONFIG)
+    for outcome in ("success", "success", "failure"):
+        attempt(state, outcome, 100.0)
+    assert state.health(100.0) == "healthy"
+    attempt(state, "failure", 100.0)
+    assert state.is_resting(100.0)
+    assert (state.health(100.0), state.rest_seconds(110.0)) == ("resting", 20.0)
+    assert (state.attempts, state.failures, state.in_flight) == (4, 2, 0)
+
+
+def test_few_failures_are_no_reason_to_rest() -> None:
+    state = TargetState(CONFIG)
+    for _ in range(3):
+        attempt(state, "failure", 100.0)
+    assert not state.is_resting(100.0)
+    assert state.rest_seconds(100.0) == 0.0
+
+
+def test_failures_before_the_window_are_forgotten() -> None:
+    state = TargetState(CONFIG)
+    for now in (0.0, 20.0, 40.0, 61.0):
+        attempt(state, "failure", now)
+    assert not state.is_resting(61.0)
+
+
+def test_unknown_outcomes_are_not_counted() -> None:
+    state = TargetState(CONFIG)
+    for _ in range(10):
+        attempt(state, "unknown", 100.0)
+    assert not state.is_resting(100.0)
+
+
+def test_one_request_tries_a_target_after_its_rest() -> None:
+    state = resting_state()
+    assert not state.is_resting(130.0)
+    assert state.health(130.0) == "trial"
+    state.begin(130.0)
+    assert state.is_resting(130.0)  # for all others
+    state.end("success", 131.0)
+    assert state.health(131.0) == "healthy"
+
+
+@pytest.mark.parametrize(("outcome", "health"), [("failure", "resting"), ("unknown", "trial")])
+def test_trial_without_success_does_not_end_the_rest(outcome: Outcome, health: str) -> None:
+    state = resting_state()
+    attempt(state, outcome, 130.0)
+    assert state.health(130.0) == health
+
+
+def test_server_can_ask_for_a_rest() -> None:
+    state = TargetState(CONFIG)
+    state.rest(7.0, 100.0)
+    assert state.is_resting(106.9)
+    assert not state.is_resting(107.0)
+    state.rest(2.0, 100.0)
+    assert state.is_resting(106.9)  # the longer rest counts
+    state.wake()
+    assert not state.is_resting(100.0)
+
+
+def test_failures_during_a_rest_do_not_prolong_it() -> None:
+    state = resting_state()
+    for _ in range(5):
+        attempt(state, "failure", 110.0)
+    assert state.rest_seconds(110.0) == 20.0
+
+
+def test_latency_is_an_average_of_late_measurements() -> None:
+    state = TargetState(CONFIG)
+    assert state.latency(100.0) == 0.0
+    state.note_first_content(1.0, 100.0)
+    state.note_first_content(2.0, 101.0)
+    assert state.latency(101.0) == pytest.approx(1.3)
+    assert state.latency(402.0) == 0.0
+    state.note_first_content(5.0, 402.0)
+    assert state.latency(402.0) == 5.0

@@ -1,0 +1,68 @@
+"""Routes of models: from entries, and from upstreams that list the same name."""
+
+from __future__ import annotations
+
+import pytest
+from tests.gateway.routing.making import at, make_router
+
+from antiphon.config import Config, RetryConfig, UpstreamConfig
+from antiphon.errors import ClientFault
+from antiphon.gateway.routes import Routes
+from antiphon.gateway.routing import router as module
+from antiphon.gateway.routing.router import NO_RETRY, Router
+
+
+def upstream(name: str, *models: str, **settings: object) -> UpstreamConfig:
+    return UpstreamConfig(name=name, dialect="chat", base_url=f"http://{name}/v1", models=[*models], **settings)  # type: ignore[arg-type]
+
+
+def router_of(*upstreams: UpstreamConfig, environ: dict[str, str] | None = None) -> Router:
+    config = Config(upstreams=[*upstreams])
+    return Router(config, Routes(config, environ or {}, {}))
+
+
+def labels(router: Router, model: str) -> list[str]:
+    return [target.label for target in router.find(model).targets]
+
+
+def test_upstreams_that_list_a_model_are_asked_in_the_order_of_the_configuration() -> None:
+    router = router_of(upstream("a", "m"), upstream("b", "*"), upstream("c", "m", "n"))
+    assert labels(router, "m") == ["a/m", "c/m"]
+    assert router.find("m").retry == RetryConfig()
+    assert labels(router, "n") == ["b/n", "c/n"]
+
+
+def test_lone_target_without_an_entry_is_asked_once() -> None:
+    router = router_of(upstream("a", "*"))
+    assert router.find("m").retry is NO_RETRY
+    assert router.find("m") is router.find("m")
+
+
+def test_entry_and_several_keys_have_retries() -> None:
+    assert make_router([at("a")]).find("m").retry == RetryConfig()
+    environ = {"A": "sk-a", "B": "sk-b"}
+    keys = router_of(upstream("a", "*", api_key_env=["A", "B"]), environ=environ)
+    assert keys.find("m").retry == RetryConfig()
+
+
+@pytest.mark.parametrize("model", ["x", "", None, 3])
+def test_unknown_model_is_an_error_of_the_client(model: object) -> None:
+    with pytest.raises(ClientFault):
+        router_of(upstream("a", "m")).find(model)
+
+
+def test_models_share_the_state_of_a_target() -> None:
+    router = router_of(upstream("a", "m"), upstream("b", "m"))
+    assert router.find("m").targets[0].state is router.states["a", "m"]
+    assert sorted(router.states) == [("a", "m"), ("b", "m")]
+
+
+def test_routes_and_states_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_CACHED_ROUTES", 2)
+    monkeypatch.setattr(module, "MAX_STATES", 1)
+    router = router_of(upstream("a", "*"))
+    for model in ("x", "y", "z", "n" * 300):
+        assert labels(router, model) == [f"a/{model}"]
+    assert router.find("x") is router.find("x")
+    assert router.find("z") is not router.find("z")
+    assert list(router.states) == [("a", "x")]
