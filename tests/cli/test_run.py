@@ -1,0 +1,114 @@
+"""`antiphon run`: a program in place of the agent reports how it was started."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from antiphon.cli import run
+from antiphon.cli.entry import parse_arguments
+from antiphon.cli.exits import CommandFailed, InvalidUsage
+from antiphon.testing import ResponsesServer
+
+pytestmark = pytest.mark.io
+# Reports its arguments, its variables and the files of the run, and ends with the code that its last argument names.
+PROGRAM = f"""#!{sys.executable}
+import json, os, pathlib, sys
+folder = pathlib.Path(os.environ.get("CODEX_HOME", "/nowhere"))
+files = {{str(file.relative_to(folder)): file.read_text() for file in folder.rglob("*") if file.is_file()}}
+report = {{"arguments": sys.argv[1:], "variables": dict(os.environ), "files": files, "folder": str(folder)}}
+pathlib.Path(os.environ["REPORT"]).write_text(json.dumps(report))
+sys.exit(int(sys.argv[-1]))
+"""
+
+
+@pytest.fixture
+def server() -> Iterator[ResponsesServer]:
+    with ResponsesServer() as server:
+        yield server
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    """Variables with a folder of programs, which has `codex` only."""
+    program = tmp_path / "bin" / "codex"
+    program.parent.mkdir()
+    program.write_text(PROGRAM)
+    program.chmod(0o755)
+    return {
+        "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(tmp_path),
+        "REPORT": str(tmp_path / "report.json"),
+        "ANTIPHON_API_KEY": "sk-test",
+    }
+
+
+def _run(environ: dict[str, str], *words: str) -> tuple[int, str]:
+    err = io.StringIO()
+    code = run.run(parse_arguments(["run", *words]), io.StringIO(), err, environ=environ)
+    return code, err.getvalue()
+
+
+def test_run_starts_the_agent_with_its_own_configuration(server: ResponsesServer, environ: dict[str, str]) -> None:
+    code, notes = _run(environ, "codex", "--url", server.origin, "--model", "mock-1", "--", "exec", "--json", "3")
+    report = json.loads(Path(environ["REPORT"]).read_text())
+    assert code == 3
+    assert report["arguments"] == ["exec", "--json", "3"]
+    assert report["variables"]["ANTIPHON_API_KEY"] == "sk-test"
+    assert f'base_url = "{server.origin}/v1"' in report["files"]["config.toml"]
+    assert not Path(report["folder"]).exists(), "the folder of the run is removed"
+    assert f"codex with mock-1 at {server.origin}" in notes
+
+
+def test_run_leaves_the_handler_of_interrupts_as_it_was(server: ResponsesServer, environ: dict[str, str]) -> None:
+    handler = signal.getsignal(signal.SIGINT)
+    _run(environ, "codex", "--url", server.origin, "--", "0")
+    assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_run_of_a_missing_program_says_how_to_install_it(environ: dict[str, str]) -> None:
+    with pytest.raises(InvalidUsage, match="opencode is not installed; install it with: npm install -g opencode-ai"):
+        _run({**environ, "PATH": environ["PATH"].partition(os.pathsep)[0]}, "opencode")
+
+
+def test_run_suggests_a_listed_model(server: ResponsesServer, environ: dict[str, str]) -> None:
+    with pytest.raises(InvalidUsage, match="unknown model 'mock-l': did you mean 'mock-1'"):
+        _run(environ, "codex", "--url", server.origin, "-m", "mock-l", "--", "0")
+
+
+def test_run_does_not_start_a_gateway_in_place_of_a_named_one(environ: dict[str, str]) -> None:
+    with pytest.raises(CommandFailed, match="no gateway answers at"):
+        _run(environ, "codex", "--url", "http://127.0.0.1:1", "--", "0")
+    with pytest.raises(CommandFailed, match="no gateway answers at"):
+        _run({**environ, "ANTIPHON_URL": "http://127.0.0.1:1"}, "codex", "--", "0")
+
+
+def test_run_starts_and_stops_a_gateway(
+    server: ResponsesServer, environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lab.toml").write_text(
+        f'[[upstreams]]\nname = "lab"\ndialect = "responses"\nbase_url = "{server.base_url}"\nmodels = ["mock-1"]\n'
+    )
+    monkeypatch.setattr("antiphon.cli.gateway_address.DEFAULT_URL", "http://127.0.0.1:1")
+    code, notes = _run({**environ, "ANTIPHON_CONFIG": str(tmp_path / "lab.toml")}, "codex", "--", "0")
+    assert code == 0
+    assert "no gateway answers at http://127.0.0.1:1: starting one" in notes
+    url = notes.partition("codex with mock-1 at ")[2].strip()
+    with pytest.raises(CommandFailed, match="no gateway answers"):
+        run.list_models(url, {})
+
+
+def test_run_shows_why_its_gateway_did_not_start(
+    environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bad.toml").write_text("[server]\nhots = 1\n")
+    monkeypatch.setattr("antiphon.cli.gateway_address.DEFAULT_URL", "http://127.0.0.1:1")
+    with pytest.raises(CommandFailed, match=r"the gateway did not start:\n.*hots"):
+        _run({**environ, "ANTIPHON_CONFIG": str(tmp_path / "bad.toml")}, "codex", "--", "0")

@@ -1,0 +1,128 @@
+"""`antiphon setup`: shows the change, writes it, and undoes it."""
+
+from __future__ import annotations
+
+import io
+import json
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from antiphon.cli import setup
+from antiphon.cli.entry import make_parser
+from antiphon.cli.exits import CommandFailed, InvalidUsage
+from antiphon.testing import ResponsesServer
+
+pytestmark = pytest.mark.io
+
+
+class Home:
+    """A home folder, and the command in it."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self.folder = folder
+        self._environ = {"HOME": str(folder), "ANTIPHON_URL": url, "ANTIPHON_API_KEY": "sk-test"}
+
+    def run(self, *words: str, ask: Callable[[str], str] = lambda _: "y") -> tuple[int, str]:
+        out = io.StringIO()
+        args = make_parser().parse_args(["setup", *words])
+        return setup.run(args, out, io.StringIO(), environ=self._environ, ask=ask), out.getvalue()
+
+    @property
+    def settings(self) -> Path:
+        return self.folder / ".claude" / "settings.json"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    with ResponsesServer() as server:
+        yield Home(tmp_path, server.origin)
+
+
+def test_setup_shows_the_change_writes_it_and_undoes_it(home: Home) -> None:
+    home.settings.parent.mkdir()
+    home.settings.write_text('{"theme": "dark"}')
+    code, output = home.run("claude", "--model", "mock-1")
+    assert code == 0
+    assert '-{"theme": "dark"}' in output
+    assert '+  "model": "mock-1"' in output
+    assert json.loads(home.settings.read_text())["theme"] == "dark"
+    assert "undo with: antiphon setup claude --undo" in output
+    assert home.run("claude", "--undo") == (0, f"restored {home.settings}\n")
+    assert home.settings.read_text() == '{"theme": "dark"}'
+
+
+def test_setup_of_new_files_is_undone_by_removing_them(home: Home) -> None:
+    home.run("codex", "--yes")
+    file = home.folder / ".codex" / "antiphon.config.toml"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    home.run("codex", "--undo")
+    assert not file.exists()
+    with pytest.raises(InvalidUsage, match="nothing to undo"):
+        home.run("codex", "--undo")
+
+
+@pytest.mark.parametrize("answer", ["n", "", "maybe"])
+def test_setup_writes_nothing_without_a_yes(home: Home, answer: str) -> None:
+    assert home.run("claude", ask=lambda _: answer)[0] == 1
+    assert not home.settings.exists()
+
+
+def test_setup_takes_the_end_of_the_input_as_no(home: Home) -> None:
+    def end(_: str) -> str:
+        raise EOFError
+
+    assert home.run("claude", ask=end)[0] == 1
+
+
+def test_setup_without_a_terminal_needs_yes(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    with pytest.raises(InvalidUsage, match="use --yes"):
+        home.run("claude", ask=input)
+
+
+def test_setup_twice_says_so(home: Home) -> None:
+    home.run("codex", "--yes", "-m", "mock-1")
+    code, output = home.run("codex", "--yes", "-m", "mock-1")
+    assert (code, output) == (0, "codex is set up already; start it with: codex -p antiphon\n")
+
+
+def test_undo_restores_the_state_before_the_first_of_two_changes(home: Home) -> None:
+    home.settings.parent.mkdir()
+    home.settings.write_text("{}")
+    home.run("claude", "--yes", "-m", "mock-1")
+    home.run("claude", "--yes", "-m", "other")
+    home.run("claude", "--undo")
+    assert home.settings.read_text() == "{}"
+
+
+def test_undo_does_not_touch_a_file_that_was_changed_since(home: Home) -> None:
+    home.run("claude", "--yes")
+    home.settings.write_text("{}")
+    with pytest.raises(CommandFailed, match="changed since it was written, so it is not restored"):
+        home.run("claude", "--undo")
+    assert home.settings.read_text() == "{}"
+
+
+def test_setup_names_a_file_that_it_cannot_edit(home: Home) -> None:
+    home.settings.parent.mkdir()
+    home.settings.write_text("{")
+    with pytest.raises(InvalidUsage, match=r"settings\.json: the file is not JSON"):
+        home.run("claude", "--yes")
+    home.settings.write_bytes(b"\xff")
+    with pytest.raises(CommandFailed, match="cannot read"):
+        home.run("claude", "--yes")
+
+
+def test_setup_names_a_file_that_it_cannot_write(home: Home) -> None:
+    (home.folder / ".codex").touch()
+    with pytest.raises(CommandFailed, match=r"cannot (read|write)"):
+        home.run("codex", "--yes")
+
+
+def test_setup_needs_a_place_to_remember_the_change() -> None:
+    args = make_parser().parse_args(["setup", "codex", "--undo"])
+    with pytest.raises(InvalidUsage, match="neither HOME nor XDG_STATE_HOME is set"):
+        setup.run(args, io.StringIO(), io.StringIO(), environ={})
