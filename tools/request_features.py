@@ -480,10 +480,20 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
             mark="read",
             note="sent with the other tools",
         ),
+        *(
+            Feature(
+                f"`{kind}`",
+                _tools(None, {"type": kind}, None, None),
+                mark=kind,
+                note="sent as a function; calls come back as their own items",
+            )
+            for kind in ("apply_patch", "shell", "local_shell")
+        ),
         Feature(
             "`tool_search`",
             _tools(None, {"type": "tool_search", "execution": "client"}, None, None),
             mark="tool_search",
+            note="sent as a function; calls come back as their own items",
         ),
         Feature(
             "hosted tools: web search of Responses", _tools(None, {"type": "web_search"}, None, None), mark="search"

@@ -37,13 +37,16 @@ from antiphon.protocol.events import (
 from antiphon.protocol.fold import fold_events, replay_response
 from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.items import (
+    ApplyPatchCall,
     CodeInterpreterCall,
     CustomToolCall,
     FileSearchCall,
     FunctionCall,
     Item,
+    LocalShellCall,
     Message,
     Reasoning,
+    ShellCall,
     UnknownItem,
     WebSearchCall,
 )
@@ -633,3 +636,30 @@ def test_plain_deltas_pass_as_the_same_object() -> None:
     where: dict[str, Any] = {"item_id": "x", "output_index": 0, "sequence_number": 3, "delta": "d"}
     for event in (OutputTextDelta(content_index=0, **where), ArgumentsDelta(**where), CustomInputDelta(**where)):
         assert policy.feed(event)[0] is event
+
+
+CLIENT_CALLS: list[Item] = [
+    ApplyPatchCall(id="apc_1", call_id="c1", operation={}, status="completed"),
+    ShellCall(id="sh_1", call_id="c2", action={}, status="completed", environment={"type": "local"}),
+    LocalShellCall(id="lsh_1", call_id="c3", action={}, status="completed"),
+    ShellCall(id="sh_2", call_id="c4", action={}, status="completed", environment={"type": "container_reference"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("request_", "delivered"),
+    [
+        (ASK, ["apc_1", "sh_1", "lsh_1", "sh_2"]),
+        (replace(ASK, tool_choice="none"), ["sh_2"]),
+        (replace(ASK, parallel_tool_calls=False), ["apc_1", "sh_2"]),
+        (
+            replace(ASK, tool_choice=AllowedToolsParam(tools=[UnknownToolChoice(kind="shell", raw=Raw(b"{}"))])),
+            ["sh_1", "sh_2"],
+        ),
+    ],
+)
+def test_calls_of_tools_that_the_client_runs_are_checked(request_: Request, delivered: list[str]) -> None:
+    """TOOL-3, TOOL-4, TOOL-8: but not a call that the server ran."""
+    response = replace(make_initial_response(ASK, id="resp_1", created_at=1), status="completed", output=CLIENT_CALLS)
+    checked = Policy.for_request(request_).apply_to_response(response)
+    assert [item.id for item in checked.output if not isinstance(item, UnknownItem)] == delivered

@@ -5,13 +5,18 @@ from __future__ import annotations
 
 from typing import Any, Final, cast, get_args
 
+from msgspec.structs import replace
+
 from antiphon.dialects import agent_log, chat, gemini, messages, ollama, responses, vscode
 from antiphon.dialects.chat.wire import ChatWire
+from antiphon.dialects.common.client_calls import CallConverter, ConvertedEvents
+from antiphon.dialects.common.client_tools import ClientTools
 from antiphon.dialects.dialect import (
     ClientDialect,
     ClientDialectName,
     Dialect,
     DialectName,
+    EventsToHub,
     ServerDialect,
     ServerDialectName,
 )
@@ -19,16 +24,48 @@ from antiphon.dialects.gemini.wire import GeminiWire
 from antiphon.dialects.messages.wire import MessagesWire
 from antiphon.dialects.ollama.wire import OllamaWire
 from antiphon.dialects.responses.wire import ResponsesWire
+from antiphon.protocol.losses import Losses
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import Response
+from antiphon.protocol.stamps import Stamps
 
 Wire = ChatWire | ResponsesWire | MessagesWire | GeminiWire | OllamaWire
 
 
 def _server(package: Any, **facts: Any) -> ServerDialect:
     """The server half of a dialect package. The names are the same in every package; a test checks this."""
+
+    def tools_to_convert(request: Request, wire: Any) -> ClientTools | None:
+        return None if getattr(wire, "has_client_tools", False) else ClientTools.of_request(request)
+
+    def request_from_hub(request: Request, wire: Any) -> tuple[bytes, Losses]:
+        tools = tools_to_convert(request, wire)
+        body: tuple[bytes, Losses] = package.request_from_hub(tools.as_functions(request) if tools else request, wire)
+        return body
+
+    def events_to_hub(request: Request, initial_response: Response, stamps: Stamps, wire: Any) -> EventsToHub:
+        tools = tools_to_convert(request, wire)
+        if tools is None:
+            reader: EventsToHub = package.EventsToHub(request, initial_response, stamps, wire)
+            return reader
+        reader = package.EventsToHub(tools.as_functions(request), initial_response, stamps, wire)
+        return ConvertedEvents(reader, tools, stamps)
+
+    def response_to_hub(
+        body: bytes, request: Request, initial_response: Response, stamps: Stamps, wire: Any
+    ) -> tuple[Response, Losses]:
+        tools = tools_to_convert(request, wire)
+        converted_request = tools.as_functions(request) if tools else request
+        response, losses = package.response_to_hub(body, converted_request, initial_response, stamps, wire)
+        if tools is not None:
+            output = CallConverter(tools, stamps, losses).convert_output(response.output)
+            response = replace(response, output=output)
+        return response, losses
+
     return ServerDialect(
-        request_from_hub=package.request_from_hub,
-        events_to_hub=package.EventsToHub,
-        response_to_hub=package.response_to_hub,
+        request_from_hub=request_from_hub,
+        events_to_hub=events_to_hub,
+        response_to_hub=response_to_hub,
         error_to_hub=package.error_to_hub,
         **facts,
     )

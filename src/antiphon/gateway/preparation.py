@@ -18,10 +18,11 @@ from antiphon.dialects.dialect import ClientDialectName
 from antiphon.dialects.registry import CLIENT_DIALECTS, SERVER_DIALECTS, Wire
 from antiphon.errors import UnsupportedParameter
 from antiphon.profiles import Profile
-from antiphon.protocol.items import AdditionalTools, ItemParam, ReasoningParam
+from antiphon.protocol.items import AdditionalTools, ItemParam, ReasoningParam, ToolSearchOutput
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request, input_items
 
+OFFERING_ITEMS: Final = frozenset({AdditionalTools, ToolSearchOutput})
 # Parameters that the gateway implements and does not send to upstreams.
 GATEWAY_PARAMETERS: Final[dict[str, Any]] = dict.fromkeys(
     ("previous_response_id", "conversation", "background", "generate", "context_management"), UNSET
@@ -135,8 +136,8 @@ def prepare_retry(
 def _without_history(request: Request) -> Request:
     items = request.input
     offers: list[ItemParam] = []
-    if type(items) is list and AdditionalTools in map(type, items):
-        offers = [item for item in items if type(item) is AdditionalTools]
+    if type(items) is list and not OFFERING_ITEMS.isdisjoint(map(type, items)):
+        offers = [item for item in items if type(item) in OFFERING_ITEMS]
     return replace(request, input=offers or UNSET)
 
 

@@ -275,6 +275,7 @@ class ShellCall(_Hosted, frozen=True, kw_only=True, tag="shell_call"):
 
     call_id: str
     action: dict[str, Any]
+    environment: dict[str, Any] | None | UnsetType = UNSET
 
 
 class ShellCallOutput(_Hosted, frozen=True, kw_only=True, tag="shell_call_output"):

@@ -39,13 +39,16 @@ from antiphon.protocol.events import (
 )
 from antiphon.protocol.fold import fold_events, replay_response
 from antiphon.protocol.items import (
+    ApplyPatchCall,
     CodeInterpreterCall,
     CustomToolCall,
     FileSearchCall,
     FunctionCall,
     Item,
+    LocalShellCall,
     Message,
     Reasoning,
+    ShellCall,
     WebSearchCall,
 )
 from antiphon.protocol.losses import Losses
@@ -212,6 +215,12 @@ class Policy:
                 key: _ToolKey = ("function", namespace or None, name)
             case CustomToolCall(id=id, namespace=namespace, name=name):
                 key = ("custom", namespace or None, name)
+            case ApplyPatchCall(id=str() as id):
+                key, name = ("apply_patch", "", None), "apply_patch"
+            case LocalShellCall(id=str() as id):
+                key, name = ("local_shell", "", None), "local_shell"
+            case ShellCall(id=str() as id, environment={"type": "local"}):  # any other is run by the server
+                key, name = ("shell", "", None), "shell"
             case _:
                 return
         tools = self._allowed_tools
@@ -360,7 +369,7 @@ def _field_change(name: str, old: object, new: object) -> dict[str, Any]:
 DELTA_TYPES: Final[frozenset[type]] = frozenset(
     {OutputTextDelta, ReasoningDelta, ArgumentsDelta, CustomInputDelta, SummaryTextDelta, RefusalDelta}
 )
-CALL_TYPES: Final[tuple[type, ...]] = (FunctionCall, CustomToolCall)
+CALL_TYPES: Final[tuple[type, ...]] = (FunctionCall, CustomToolCall, ApplyPatchCall, LocalShellCall, ShellCall)
 ENCRYPTED_REASONING: Final = "reasoning.encrypted_content"
 TOOL_NOT_ALLOWED: Final = "tool_not_allowed"  # `incomplete_details.reason`
 LOGPROBS: Final = "message.output_text.logprobs"

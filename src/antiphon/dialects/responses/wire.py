@@ -53,6 +53,11 @@ class ResponsesWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     cut: Literal["told", "by_usage"] = "told"
 
     @property
+    def has_client_tools(self) -> bool:
+        """Whether the server has the tools that the client runs, such as `shell`."""
+        return self.extension_tools == "keep"
+
+    @property
     def wants_reasoning_back(self) -> bool:
         """Whether to look up reasoning that the client left out of the history."""
         return self.sealed_reasoning
