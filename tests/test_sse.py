@@ -246,6 +246,22 @@ def test_finish_returns_a_complete_last_frame(wire: bytes, frames: list[Frame]) 
     assert fed([wire]) == frames
 
 
+@pytest.mark.parametrize(
+    ("line", "data"),
+    [
+        (b'error: {"message":"busy"}', b'{"error":{"message":"busy"}}'),
+        (b'error:{"error":{"message":"busy"}}', b'{"error":{"message":"busy"}}'),
+        (b"error: busy", b'{"error":{"message":"busy"}}'),
+        (b"error: 7", b'{"error":{"message":"7"}}'),
+    ],
+)
+def test_error_line_is_an_event_with_the_error_as_an_object(line: bytes, data: bytes) -> None:
+    assert Decoder().feed(line + b"\n\n") == [Frame("error", data)]
+    decoder = Decoder()
+    assert decoder.feed(line) + decoder.finish() == [Frame("error", data)]
+    assert Decoder().feed(b"data: x\n" + line + b"\n\n") == [Frame("", b"x")]
+
+
 def test_finish_returns_nothing_the_second_time() -> None:
     decoder = Decoder()
     assert decoder.feed(b"event: x\ndata: 1\n") == []

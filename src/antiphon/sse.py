@@ -74,7 +74,7 @@ class Decoder:
         """
         frames: list[Frame] = []
         was_cut = bool(self._line)
-        if self._line.startswith(b"data:"):
+        if self._line.startswith((b"data:", b"error:")):
             self._take_line(bytes(self._line), frames)
         if self._data and (not was_cut or _is_complete_data(bytes(self._data))):
             self._append_frame(frames)
@@ -133,11 +133,30 @@ class Decoder:
             self._data.append(LF)
         elif name == b"event":
             self._event = value.removeprefix(b" ").decode("utf-8", "replace")
+        elif name == b"error" and not self._data:
+            self._event = "error"
+            self._data += _error_data(value.strip())
+            self._data.append(LF)
 
     def _append_frame(self, frames: list[Frame]) -> None:
         self._data.pop()  # the LF after the last line
         frames.append(Frame(self._event, bytes(self._data)))
         self._data.clear()
+
+
+def _error_data(value: bytes) -> bytes:
+    """The data of a line `error: …`, which some servers send in place of an event: an object under `error`."""
+    try:
+        error = decode_json(value)
+    except ValueError:
+        error = value.decode("utf-8", "replace")
+    match error:
+        case {"error": _}:
+            return value
+        case dict():
+            return b'{"error":%b}' % value
+        case _:
+            return b'{"error":%b}' % msgspec.json.encode({"message": str(error)})
 
 
 def _plain_frames(data: bytes) -> list[Frame] | None:

@@ -14,7 +14,7 @@ from tests.testing.ollama import test_rules as test_ollama_rules
 from tests.testing.requests import make_request
 from tests.testing.responses import test_rules as test_responses_rules
 
-from antiphon.diagnosis import Finding, diagnose, summary_sentence
+from antiphon.diagnosis import Finding, diagnose, named_findings, summary_sentence
 from antiphon.diagnosis.finding import paths_overlap, resolve_server_path
 from antiphon.diagnosis.refusal import MAX_FINDINGS, MAX_SENTENCE_LENGTH, SERVER_POINTS_TO, parse_refusal
 from antiphon.dialects.dialect import ServerDialectName
@@ -184,3 +184,150 @@ def test_refusal_without_end_is_read_up_to_its_bounds() -> None:
     assert len(refusal.text) == 4_000
     assert diagnose("chat", b'{"messages": []}', 400, json.dumps({"detail": details}))
     assert len(parse_refusal(" ".join(f"'input[{at}].a'" for at in range(5_000))).paths) == 50
+
+
+# Texts of refusals that providers sent, and the member that the client's error may name besides: none means that the
+# server's own words stand alone.
+
+
+def _gemini(message: str) -> str:
+    return json.dumps({"error": {"code": 400, "message": message, "status": "INVALID_ARGUMENT"}})
+
+
+def _openai(message: str, param: str | None = None) -> str:
+    return json.dumps({"error": {"message": message, "type": "invalid_request_error", "param": param, "code": None}})
+
+
+def _anthropic(message: str) -> str:
+    return json.dumps({"type": "error", "error": {"type": "invalid_request_error", "message": message}})
+
+
+DECLARATION = {"name": "f", "parameters": {"type": "object", "properties": {"a": {"type": "string"}}}}
+REFUSED_BODIES: dict[ServerDialectName, dict[str, Any]] = {
+    "gemini": {
+        "contents": [{"role": "user", "parts": [{"text": "Hi"}]}],
+        "tools": [{"functionDeclarations": [DECLARATION]}],
+        "generationConfig": {"thinkingConfig": {"thinkingBudget": 1000}, "responseMimeType": "application/json"},
+    },
+    "chat": {
+        "model": "m",
+        "messages": [
+            {"role": "system", "content": "s"},
+            {"role": "user", "content": "Hi"},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+            },
+            {"role": "tool", "tool_call_id": "call_1", "content": "x"},
+        ],
+        "tools": [{"type": "function", "function": {"name": "f", "strict": True, "parameters": {"type": "object"}}}],
+        "temperature": 0.5,
+        "max_tokens": 5,
+    },
+    "responses": {
+        "model": "m",
+        "input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]}],
+        "temperature": 0.5,
+        "include": ["reasoning.encrypted_content"],
+    },
+    "messages": {
+        "model": "m",
+        "max_tokens": 10,
+        "messages": [{"role": "user", "content": "Hi"}],
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "thinking": {"type": "enabled", "budget_tokens": 5000},
+    },
+}
+UNNAMED = ""
+PROVIDER_TEXTS: list[tuple[ServerDialectName, str, str]] = [
+    ("gemini", _gemini("Request contains an invalid argument."), UNNAMED),
+    (
+        "gemini",
+        _gemini("Function calling with a response mime type: 'application/json' is unsupported"),
+        "generationConfig.responseMimeType",
+    ),
+    ("gemini", _gemini("* GenerateContentRequest.contents[1].parts: contents.parts must not be empty.\n"), UNNAMED),
+    (
+        "gemini",
+        _gemini(
+            "The GenerateContentRequest proto is invalid:\n  * tools[0].function_declarations[72].name: [FIELD_INVALID] "
+            "Invalid function name. Must start with a letter or an underscore."
+        ),
+        UNNAMED,
+    ),
+    (
+        "gemini",
+        _gemini(
+            'Invalid JSON payload received. Unknown name "additionalProperties" at '
+            "'tools[0].function_declarations[0].parameters': Cannot find field."
+        ),
+        UNNAMED,
+    ),
+    (
+        "gemini",
+        _gemini("Unable to submit request because thinking_budget is out of range; supported values are 512 to 24576."),
+        "generationConfig.thinkingConfig",
+    ),
+    ("gemini", _gemini("Please ensure that the number of function response parts is equal to the number"), UNNAMED),
+    ("gemini", _gemini("User location is not supported for the API use."), UNNAMED),
+    ("gemini", _gemini("Unsupported MIME type: text/csv"), UNNAMED),
+    ("gemini", _gemini("Function call is missing a thought_signature in functionCall parts."), UNNAMED),
+    ("gemini", _gemini("The document has no pages."), UNNAMED),
+    ("gemini", _gemini("Penalty is not enabled for models/gemini-2.5-pro"), UNNAMED),
+    ("chat", _openai("Unsupported value: 'temperature' does not support 0.5 with this model.", "temperature"), UNNAMED),
+    (
+        "chat",
+        _openai("Unsupported parameter: 'max_tokens' is not supported with this model.", "max_tokens"),
+        "max_tokens",
+    ),
+    ("chat", _openai("Unrecognized request argument supplied: reasoning_effort"), UNNAMED),
+    (
+        "chat",
+        _openai("Invalid schema for function 'f': object schema missing properties.", "tools[0].function.parameters"),
+        "tools[0].function.parameters",
+    ),
+    ("chat", _openai("An assistant message with 'tool_calls' must be followed by tool messages", "messages"), UNNAMED),
+    ("chat", _openai("Your organization must be verified to stream this model.", "stream"), UNNAMED),
+    ("chat", _openai("Provider returned error"), UNNAMED),
+    (
+        "chat",
+        json.dumps({"detail": [{"loc": ["body", "messages", 3, "tool", "name"], "msg": "field required"}]}),
+        UNNAMED,
+    ),
+    ("chat", _openai('"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser'), UNNAMED),
+    ("responses", _openai("Unsupported parameter: 'temperature' is not supported", "temperature"), UNNAMED),
+    ("responses", _openai("Encrypted content is not supported with this model.", "include"), UNNAMED),
+    (
+        "responses",
+        _openai("Invalid 'input[0].id': 'resp_1'. Expected an ID that begins with 'msg'.", "input[0].id"),
+        UNNAMED,
+    ),
+    ("messages", _anthropic("messages.0.content.0.text.cache_control: Extra inputs are not permitted"), UNNAMED),
+    (
+        "messages",
+        _anthropic("`temperature` and `top_p` cannot both be specified for this model. Please use only one."),
+        "top_p",
+    ),
+    (
+        "messages",
+        _anthropic("`max_tokens` must be greater than `thinking.budget_tokens`. Please consult our documentation"),
+        "thinking.budget_tokens",
+    ),
+    ("messages", _anthropic("Your credit balance is too low to access the Anthropic API."), UNNAMED),
+    ("messages", _anthropic("Output blocked by content filtering policy"), UNNAMED),
+]
+
+
+@pytest.mark.parametrize(("dialect", "error_text", "path"), PROVIDER_TEXTS)
+def test_client_is_told_what_the_server_named_or_nothing(
+    dialect: ServerDialectName, error_text: str, path: str
+) -> None:
+    body = json.dumps(REFUSED_BODIES[dialect]).encode()
+    sentence = summary_sentence(named_findings(dialect, body, 400, error_text))
+    assert sentence.startswith(f"Diagnosis: {path}: ") if path else sentence == ""
+
+
+def test_named_findings_are_empty_for_other_statuses() -> None:
+    assert named_findings("chat", b"{}", 500, "oops") == named_findings("chat", b"[", 400, "oops") == []

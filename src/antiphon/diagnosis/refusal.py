@@ -68,6 +68,47 @@ def diagnose(
     return keep_useful_settings(list(dict.fromkeys(findings))[:MAX_FINDINGS], dialect, profile)
 
 
+def named_findings(
+    dialect: ServerDialectName, body: bytes, status: int, error_text: str, profile: Profile | None = None
+) -> list[Finding]:
+    """Return the findings about what the server named, for the client's error; `diagnose` also has suspects.
+
+    A finding is named by its path. Only if the server names no path, the kind of its refusal decides.
+    """
+    request_body = decode_object(body) if status in (400, 422) else None
+    if request_body is None:
+        return []
+    refusal = parse_refusal(error_text)
+    paths = [path for path, _ in (resolve_server_path(path, request_body) for path in refusal.paths)]
+    exact_paths = [path for path in paths if not isinstance(request_body.get(path), list)]
+    rule = next((rule for rule, pattern in RULE_EXPRESSIONS if pattern.search(refusal.text)), "value")
+    findings = [
+        finding
+        for finding in lint_dialect_rules(request_body, body, dialect)
+        if (
+            _is_named(finding, exact_paths)
+            if exact_paths
+            else finding.rule == rule != "value" and (finding.certain or _names_member(refusal.text, finding.path))
+        )
+    ]
+    findings += [
+        trait.finding
+        for trait in find_traits(request_body, dialect)
+        if (_is_named(trait.finding, exact_paths) if exact_paths else trait.kind.names_refusal(refusal.text))
+    ]
+    return keep_useful_settings(list(dict.fromkeys(findings))[:MAX_FINDINGS], dialect, profile)
+
+
+def _is_named(finding: Finding, paths: list[str]) -> bool:
+    return any(paths_overlap(finding.path, path) for path in paths)
+
+
+def _names_member(text: str, path: str) -> bool:
+    """Whether a text has the name of the member at the end of a path."""
+    name = path.rpartition(".")[2].partition("[")[0]
+    return bool(name) and re.search(rf"\b{re.escape(name)}\b", text) is not None
+
+
 def summary_sentence(findings: list[Finding]) -> str:
     """Return the first finding that adds to the server's own error, as a sentence; empty if none does."""
     for finding in findings:

@@ -23,6 +23,12 @@ class TraitKind(Struct, frozen=True, kw_only=True):
     problem: str
     settings: tuple[str, ...]
     error_pattern: re.Pattern[str]
+    #: Whether words that match are too common to name this kind of value alone.
+    is_vague: bool = False
+
+    def names_refusal(self, text: str) -> bool:
+        """Whether the text of a refusal names this kind of value."""
+        return not self.is_vague and self.error_pattern.search(text) is not None
 
 
 class Trait(Struct, frozen=True, kw_only=True):
@@ -174,9 +180,13 @@ def _find_message_traits(message: dict[str, Any], path: str, iter_objects: Objec
                 yield name, f"{member_path}.{name}"
 
 
-def _trait_kind(rule: Rule, problem: str, error_pattern: str, *settings: str) -> TraitKind:
+def _trait_kind(rule: Rule, problem: str, error_pattern: str, *settings: str, is_vague: bool = False) -> TraitKind:
     return TraitKind(
-        rule=rule, problem=problem, settings=settings, error_pattern=re.compile(error_pattern, re.IGNORECASE)
+        rule=rule,
+        problem=problem,
+        settings=settings,
+        error_pattern=re.compile(error_pattern, re.IGNORECASE),
+        is_vague=is_vague,
     )
 
 
@@ -192,7 +202,7 @@ TRAIT_KINDS: Final[dict[str, TraitKind]] = {
     "developer": _trait_kind(
         "role",
         "not every server knows the role `developer`",
-        r"\brole|developer",
+        r"developer|(?:unknown|invalid|unsupported|unexpected) role",
         'wire.developer = "system"',
         "quirks: developer_as_system",
     ),
@@ -202,9 +212,14 @@ TRAIT_KINDS: Final[dict[str, TraitKind]] = {
         r"output_text|input_text|content",
         "quirks: assistant_as_string",
         'wire.assistant_content = "input_text"',
+        is_vague=True,
     ),
     "parts": _trait_kind(
-        "content_type", "some servers take content as a string only", r"content|string", "quirks: parts_as_strings"
+        "content_type",
+        "some servers take content as a string only",
+        r"content|string",
+        "quirks: parts_as_strings",
+        is_vague=True,
     ),
     "call_items": _trait_kind(
         "discriminator",
@@ -212,6 +227,7 @@ TRAIT_KINDS: Final[dict[str, TraitKind]] = {
         r"function_call|tool|invalid input|\btype\b|discriminator",
         "quirks: tool_history_as_text",
         "quirks: tool_results_in_user_messages",
+        is_vague=True,
     ),
     "reasoning": _trait_kind(
         "reasoning",
@@ -227,7 +243,7 @@ TRAIT_KINDS: Final[dict[str, TraitKind]] = {
         'wire.missing_reasoning = "blank"',
     ),
     "item_ids": _trait_kind(
-        "unknown_field", "some servers take no ids of items", r"\bid\b|\bids\b", "quirks: drop_item_ids"
+        "unknown_field", "some servers take no ids of items", r"\bid\b|\bids\b", "quirks: drop_item_ids", is_vague=True
     ),
     "status": _trait_kind(
         "unknown_field", "some servers take no `status` in the input", r"\bstatus\b", 'wire.status_fields = "drop"'
@@ -237,16 +253,22 @@ TRAIT_KINDS: Final[dict[str, TraitKind]] = {
         "unsupported", "some servers do not know `instructions`", r"instructions", "quirks: instructions_to_system"
     ),
     "late_system": _trait_kind(
-        "order", "some servers take system text at the very beginning only", r"system", 'wire.system = "first"'
+        "order",
+        "some servers take system text at the very beginning only",
+        r"system",
+        'wire.system = "first"',
+        is_vague=True,
     ),
     "images": _trait_kind(
         "media",
         "not every server, and not every model, takes images",
-        r"image|media|vision|multimodal|mime",
+        r"\bimages?\b|image_url|input_image|vision|multimodal",
         "quirks: images_as_notes",
         "wire.images = false",
     ),
-    "files": _trait_kind("media", "not every server takes files", r"\bfile|document|pdf", "quirks: files_as_notes"),
+    "files": _trait_kind(
+        "media", "not every server takes files", r"\bfiles?\b|\bdocuments?\b|\bpdf", "quirks: files_as_notes"
+    ),
     "cache_control": _trait_kind(
         "unknown_field", "some servers do not know `cache_control`", r"cache_control", "quirks: strip_cache_control"
     ),
@@ -266,6 +288,7 @@ TRAIT_KINDS: Final[dict[str, TraitKind]] = {
         r"content|null|none",
         'wire.empty_content = "empty"',
         'wire.empty_content = "absent"',
+        is_vague=True,
     ),
     "strict": _trait_kind(
         "unknown_field", "some servers do not know `strict` tools", r"strict", "wire.strict_tools = false"
@@ -317,9 +340,15 @@ TRAIT_KINDS: Final[dict[str, TraitKind]] = {
         r"output_format",
         'wire.json_output = "output_config"',
     ),
-    "call_ids": _trait_kind("unknown_field", "some servers take no ids of calls", r"\bid\b", "wire.call_ids = false"),
+    "call_ids": _trait_kind(
+        "unknown_field", "some servers take no ids of calls", r"\bid\b", "wire.call_ids = false", is_vague=True
+    ),
     "json_schema": _trait_kind(
-        "schema", "older servers take their own kind of schema only", r"schema", 'wire.schemas = "openapi"'
+        "schema",
+        "older servers take their own kind of schema only",
+        r"schema",
+        'wire.schemas = "openapi"',
+        is_vague=True,
     ),
     "thinkingConfig": _trait_kind(
         "reasoning",
@@ -348,6 +377,10 @@ TRAIT_KINDS: Final[dict[str, TraitKind]] = {
         "wire.json_with_tools = []",
     ),
     "responseJsonSchema": _trait_kind(
-        "schema", "older servers take their own kind of schema only", r"schema", 'wire.schemas = "openapi"'
+        "schema",
+        "older servers take their own kind of schema only",
+        r"schema",
+        'wire.schemas = "openapi"',
+        is_vague=True,
     ),
 }

@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from antiphon.diagnosis import diagnose, summary_sentence
+from antiphon.diagnosis import diagnose, named_findings, summary_sentence
 from antiphon.dialects.common.refused_reasoning import RefusedPart, refused_part
 from antiphon.dialects.common.relay import LiteralContent, Relay, relayed_answer
 from antiphon.dialects.dialect import FRAME_ENCODERS, ClientDialect, EventsFromHub
@@ -324,11 +324,11 @@ class UpstreamTurn:
         ):
             return
         profile = self.target.upstream.profile
-        findings = diagnose(profile.dialect, request_body, status, body.decode("utf-8", "replace"), profile)
+        refusal = (profile.dialect, request_body, status, body.decode("utf-8", "replace"), profile)
         if self._trace is not None:
-            for finding in findings:
+            for finding in diagnose(*refusal):
                 self._trace.record_note("diagnosis", str(finding))
-        explanation = summary_sentence(findings)
+        explanation = summary_sentence(named_findings(*refusal))
         if explanation and refused_part(error) is None:  # there, the message decides whether to retry
             error.message = f"{error.message.rstrip()} {explanation}"
 

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.generate.events import counting_stamps
 from tests.test_redaction import KEYS
 
+from antiphon import sse
 from antiphon.dialects.common.upstream_errors import error_text, retry_after, status_from_codes, upstream_error
+from antiphon.dialects.registry import SERVER_DIALECTS
+from antiphon.protocol.fold import fold_events
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import make_initial_response
 from antiphon.redaction import MAX_SEARCHED_LENGTH, truncate_text
 
 NOW = "Sun, 15 Nov 2026 10:00:00 GMT"
@@ -62,11 +70,75 @@ def test_upstream_auth_error_is_never_reported_as_the_clients(status: int) -> No
         (None, "This model's maximum context length is 8192 tokens"),
         (None, "prompt is too long: 210000 tokens > 200000 maximum"),
         (None, "The input token count (1048577) exceeds the maximum number of tokens allowed"),
+        # Recorded errors of Perplexity, Cohere, Amazon Bedrock, Ollama and OpenAI.
+        ("too_many_prompt_tokens", "The total length of all messages is too long."),
+        (None, "The total length of all messages is too long."),
+        (None, "too many tokens: size limit exceeded by 25836 tokens. Try using shorter or fewer inputs."),
+        (None, "The model returned the following errors: Input Tokens Exceeded: Number of input tokens exceeds"),
+        (None, "prompt too long; exceeded max context length by 1119046 tokens (ref: 96164522)"),
+        (None, "Your input exceeds the context window of this model. Please adjust your input and try again."),
     ],
 )
 def test_context_overflow_is_400_for_any_status(status: int, code: str | None, message: str | None) -> None:
     """ERR-4"""
     assert mapped(status, code, message) == (400, "invalid_request", "context_length_exceeded")
+
+
+@pytest.mark.parametrize("status", [400, 422])
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Incorrect API key provided. You can obtain an API key from https://console.x.ai.",
+        "Incorrect%20API%20key%20provided:%20ba***na.",
+        "API key not valid. Please pass a valid API key.",
+        "Invalid API Key",
+    ],
+)
+def test_refused_key_of_the_gateway_is_not_the_fault_of_the_client(status: int, message: str) -> None:
+    """ERR-4: xAI and Google refuse a wrong key with status 400."""
+    assert mapped(status, "invalid-argument", message) == (502, "server_error", "upstream_auth_failed")
+
+
+@pytest.mark.parametrize(
+    "message", ["invalid key 'api' in tools[0]", "metadata.api_key: extra inputs are not permitted"]
+)
+def test_refused_field_with_a_similar_name_is_the_fault_of_the_client(message: str) -> None:
+    assert mapped(400, None, message) == (400, "invalid_request", "invalid_value")
+
+
+@pytest.mark.parametrize("dialect", ["chat", "responses", "messages", "gemini"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'error: {"code":500,"message":"the slot is busy","type":"server_error"}\n\n',
+        b'error: {"error":{"code":500,"message":"the slot is busy"}}\n\n',
+        b"error: the slot is busy\n\n",
+        b"error: the slot is busy",
+    ],
+)
+def test_error_line_of_a_stream_keeps_its_message(dialect: Any, line: bytes) -> None:
+    """Servers of llama.cpp send such lines."""
+    server, request, decoder = SERVER_DIALECTS[dialect], Request(model="m"), sse.Decoder()
+    initial = make_initial_response(request, id="resp_1", created_at=1)
+    reader = server.events_to_hub(request, initial, counting_stamps(), server.wire_type())
+    frames = decoder.feed(line) + decoder.finish()
+    response = fold_events([event for frame in frames for event in reader.feed(frame)] + reader.finish())
+    assert response.error
+    assert (response.status, response.error.code, response.error.message) == (
+        "failed",
+        "upstream_error",
+        "the slot is busy",
+    )
+
+
+@pytest.mark.parametrize("dialect", ["chat", "messages"])
+def test_error_event_with_a_text_keeps_it(dialect: Any) -> None:
+    server, request = SERVER_DIALECTS[dialect], Request(model="m")
+    initial = make_initial_response(request, id="resp_1", created_at=1)
+    reader = server.events_to_hub(request, initial, counting_stamps(), server.wire_type())
+    response = fold_events([*reader.feed(sse.Frame("error", b"the slot is busy")), *reader.finish()])
+    assert response.error
+    assert response.error.message == "the slot is busy"
 
 
 @pytest.mark.parametrize("status", [400, 422, 500])

@@ -131,6 +131,9 @@ class EventsToHub(StreamToHub):
         if not data:
             return
         chunk = decode_leniently(data, self.losses)
+        if chunk is None and frame.event == "error":
+            self._fail(error_in_answer(data.decode("utf-8", "replace")))
+            return
         if chunk is None:
             self._fail(invalid_upstream_data("an event that is not a chat chunk", data))
             return

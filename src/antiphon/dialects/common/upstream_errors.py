@@ -32,6 +32,8 @@ def upstream_error(
     if _is_overflow(status, code, message):
         description = text or "the input is longer than the context of the model"
         return ClientFault(description, code="context_length_exceeded", param=param or "input")
+    if status in (400, 422) and REFUSED_KEY.search(message):  # some servers blame the request for a wrong key
+        status = 401
     if status in (400, 422, 500) and UNSUPPORTED_MEDIA.search(message):  # some servers report it as a server error
         return ClientFault(text, code="unsupported_parameter", param=param or "input")
     match status:
@@ -135,11 +137,17 @@ def _timestamp(date: str | None) -> int | None:
 
 
 NAMES_MODEL: Final = re.compile(r"(?i)\bmodel\b")
-OVERFLOW_CODES: Final = frozenset({"context_length_exceeded", "exceed_context_size_error"})
+OVERFLOW_CODES: Final = frozenset({"context_length_exceeded", "exceed_context_size_error", "too_many_prompt_tokens"})
+#: A refusal of the gateway's own key: `Incorrect API key provided`, `API key not valid`.
+REFUSED_KEY: Final = re.compile(
+    r"(?i)\b(?:incorrect|invalid|missing|expired)(?: |%20)api(?: |%20|-|_)?key\b"
+    r"|\bapi[ _-]?key (?:is )?(?:not valid|invalid|incorrect|expired)\b"
+)
 GENERIC_CODES: Final = frozenset({"invalid_request", "invalid_request_error", "BadRequestError"})
 OVERFLOW: Final = re.compile(
     r"(?i)maximum context length|context (?:length|size|window)|prompt is too long|input is too long"
-    r"|(?:input|prompt) (?:token count|length|tokens?)\b.{0,40}\bexceed|too many tokens in"
+    r"|(?:input|prompt) (?:token count|length|tokens?)\b.{0,40}\bexceed|too many tokens(?: in|:)"
+    r"|total length of all messages is too long"
 )
 UNSUPPORTED_MEDIA: Final = re.compile(r"(?i)\b(?:image|audio|video|file)s? inputs? (?:is|are) not supported")
 GATEWAY_CODES: Final[dict[str | None, int]] = {

@@ -297,11 +297,11 @@ def _merge_usage(previous: UsageIn, current: UsageIn) -> UsageIn:
 
 
 def _decode_bare_error(frame: sse.Frame) -> Any:
-    """An error that is not under `error`."""
+    """An error that is not under `error`: an object, or its text."""
     try:
         return decode_json(frame.data)
     except ValueError:
-        return None
+        return {"message": frame.data.decode("utf-8", "replace")}
 
 
 DELTA_TYPES: Final = frozenset(
