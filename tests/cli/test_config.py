@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 
 import pytest
 
 from antiphon.cli import config
 from antiphon.cli.entry import make_parser
+from antiphon.config.json_schema import config_schema
 from antiphon.errors import ConfigError
+from antiphon.testing import ChatServer
 
 LAB = """
 [server]
@@ -70,3 +73,21 @@ def test_config_check_raises_errors(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text(LAB.replace("port", "prot"))
     with pytest.raises(ConfigError, match="prot"):
         _check("bad.toml", cwd=tmp_path)
+
+
+def test_config_schema_prints_the_schema() -> None:
+    out = io.StringIO()
+    assert config.run(make_parser().parse_args(["config", "schema"]), out, io.StringIO(), environ={}) == 0
+    assert json.loads(out.getvalue()) == config_schema()
+
+
+@pytest.mark.io
+def test_config_check_live_asks_the_upstreams(tmp_path: Path) -> None:
+    file = tmp_path / "lab.toml"
+    with ChatServer() as server:
+        file.write_text(f'[[upstreams]]\nname = "lab"\ndialect = "chat"\nbase_url = "{server.base_url}"\n')
+        args = make_parser().parse_args(["config", "check", "--live", str(file)])
+        out = io.StringIO()
+        assert config.run(args, out, io.StringIO(), environ={"HOME": "/home/ada"}) == 0
+        assert "  lab  answers, and lists" in out.getvalue()
+    assert config.run(args, io.StringIO(), io.StringIO(), environ={"HOME": "/home/ada"}) == 1

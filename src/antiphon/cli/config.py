@@ -1,18 +1,20 @@
-"""`antiphon config check`: check a configuration and print what it means."""
+"""`antiphon config`: check a configuration and print what it means, or print the schema of configurations."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from antiphon.cli.exits import EXIT_CODES, OK
+from antiphon.cli.exits import EXIT_CODES, FAILED, OK
 from antiphon.cli.help import HELP_FORMAT
 from antiphon.cli.store import describe_retention
-from antiphon.cli.terminal import printable
-from antiphon.config import default_config, describe_config, find_config, load_config
+from antiphon.cli.terminal import TextStyler, printable
+from antiphon.config import Config, default_config, describe_config, find_config, load_config
+from antiphon.config.json_schema import config_schema
 
 
 def add_parser(subparsers: Any, summary: str) -> None:
@@ -35,6 +37,15 @@ def add_parser(subparsers: Any, summary: str) -> None:
         type=Path,
         help="the configuration file (default: the one that `serve` would use)",
     )
+    check.add_argument("--live", action="store_true", help="also ask each upstream for its models")
+    actions.add_parser(
+        "schema",
+        help="print the JSON Schema of configurations",
+        description="Prints the JSON Schema of antiphon.toml, for editors. The line `#:schema FILE` at the start of a "
+        "configuration names it.",
+        epilog=EXIT_CODES,
+        **HELP_FORMAT,
+    )
 
 
 def run(
@@ -45,18 +56,31 @@ def run(
     environ: Mapping[str, str] = os.environ,
     cwd: Path | None = None,
 ) -> int:
-    del err  # errors are raised
+    if args.action == "schema":
+        out.write(json.dumps(config_schema(), indent=2, ensure_ascii=False) + "\n")
+        return OK
     file = find_config(args.file, environ, cwd or Path.cwd())
     config = load_config(file, environ) if file else default_config(environ)
     summary_lines = [*describe_config(config), describe_retention(config.store, environ)]
     out.write(printable(f"{file or 'default configuration (no file)'}: valid\n"))
     out.write(f"  listens on {config.server.host}, port {config.server.port}\n")
     out.writelines(f"  {printable(line)}\n" for line in summary_lines)
-    return OK
+    return _check_live(config, out, err, environ) if args.live else OK
+
+
+def _check_live(config: Config, out: TextIO, err: TextIO, environ: Mapping[str, str]) -> int:
+    from antiphon.cli.live_check import check_upstreams, describe_results  # it imports the client, which is slow
+
+    err.write("asking the upstreams for their models\n")
+    err.flush()
+    results = check_upstreams(config, environ)
+    out.writelines(f"  {line}\n" for line in describe_results(results, TextStyler(out, environ)))
+    return FAILED if any(result.error for result in results) else OK
 
 
 EPILOG: Final = f"""examples:
   antiphon config check antiphon.toml
-  antiphon config check && antiphon serve
+  antiphon config check --live
+  antiphon config schema > antiphon.schema.json
 
 {EXIT_CODES}"""

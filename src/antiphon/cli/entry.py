@@ -118,13 +118,14 @@ def _report_error(error: AntiphonError, out: TextIO, err: TextIO) -> int:
 STARTERS: Final = ("run",)
 # Each command, whose module has the same name → its summary.
 COMMANDS: Final = {
+    "init": "write a configuration for what is found on this machine",
     "serve": "start the gateway",
     "ask": "ask a model through a running gateway",
     "chat": "talk to a model in the terminal",
     "run": "start an agent, such as Claude Code or Codex, on a gateway",
     "setup": "connect an agent to a gateway permanently",
     "models": "list the models of a running gateway",
-    "config": "check a configuration",
+    "config": "check a configuration, or print its schema",
     "trace": "list, show and replay traces of requests",
     "store": "inspect, prune and verify the store",
     "usage": "show usage: tokens, requests, errors, losses",

@@ -1,0 +1,187 @@
+"""`antiphon init`: write a configuration for the providers and servers that are found, and test it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, TextIO
+
+from msgspec import Struct
+
+from antiphon.cli.exits import EXIT_CODES, FAILED, OK, CommandFailed, InvalidUsage
+from antiphon.cli.help import HELP_FORMAT
+from antiphon.cli.live_check import check_upstreams, describe_results
+from antiphon.cli.local_servers import FoundServer, find_local_servers
+from antiphon.cli.terminal import TextStyler, one_line
+from antiphon.config import parse_config
+from antiphon.config.json_schema import config_schema
+from antiphon.profiles.providers import Provider, builtin_providers
+from antiphon.upstream.embedded import is_model_installed
+
+SCHEMA_FILE: Final = "antiphon.schema.json"
+MAX_LISTED: Final = 20  # models of a local server that the file names
+
+
+class Choice(Struct, frozen=True):
+    """An upstream that can be configured: what the user is asked, and its part of the file."""
+
+    name: str
+    question: str
+    toml: str
+
+
+def add_parser(subparsers: Any, summary: str) -> None:
+    parser = subparsers.add_parser(
+        "init",
+        help=summary,
+        description="Looks for keys of providers in the environment and for model servers on this machine, asks which "
+        "of them to use, writes antiphon.toml, and asks each upstream for its models. Keys are not written: the file "
+        "names the variables.",
+        epilog=EPILOG,
+        **HELP_FORMAT,
+    )
+    parser.add_argument("-y", "--yes", action="store_true", help="use everything that was found, without asking")
+    parser.add_argument(
+        "--use", metavar="NAME", action="append", default=[], help="use this upstream without asking; may be repeated"
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="F", type=Path, default=Path("antiphon.toml"), help="the file (default: %(default)s)"
+    )
+    parser.add_argument("--force", action="store_true", help="replace the file if it exists")
+    parser.add_argument("--no-live", action="store_true", help="do not ask the upstreams for their models")
+
+
+def run(
+    args: argparse.Namespace,
+    out: TextIO,
+    err: TextIO,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    ask: Callable[[str], str] = input,
+    find_servers: Callable[[Mapping[str, str]], list[FoundServer]] = find_local_servers,
+) -> int:
+    if args.output.exists() and not args.force:
+        raise InvalidUsage(f"{args.output} exists; replace it with --force, or name another file with -o")
+    notes = TextStyler(err, environ)
+    err.write(f"{notes('dim', 'looking for keys of providers and for servers on this machine')}\n")
+    err.flush()
+    embedded = [EMBEDDED] if is_model_installed() else []
+    choices = [*_provider_choices(environ), *_server_choices(find_servers(environ)), *embedded]
+    chosen = _choose(choices, args, ask)
+    if not chosen:
+        raise InvalidUsage("no upstream was chosen, so nothing was written")
+    text = make_file(chosen)
+    config = parse_config(text, args.output, environ)
+    _write(args.output, text)
+    _write(args.output.with_name(SCHEMA_FILE), json.dumps(config_schema(), indent=2, ensure_ascii=False) + "\n")
+    out.write(f"wrote {args.output} and {args.output.with_name(SCHEMA_FILE)}\n")
+    results = [] if args.no_live else check_upstreams(config, environ)
+    out.writelines(f"  {line}\n" for line in describe_results(results, TextStyler(out, environ)))
+    option = "" if args.output == Path("antiphon.toml") else f" --config {args.output}"
+    out.write(f"start the gateway with: antiphon serve{option}\n")
+    return FAILED if any(result.error for result in results) else OK
+
+
+def make_file(choices: Iterable[Choice]) -> str:
+    """Return the text of the file."""
+    return HEAD + "".join(f"\n{choice.toml}" for choice in choices)
+
+
+def _provider_choices(environ: Mapping[str, str]) -> list[Choice]:
+    return [
+        Choice(provider.name, f"Use {provider.name} ({provider.api_key_env} is set)?", _provider_toml(provider))
+        for provider in builtin_providers()
+        if environ.get(provider.api_key_env)
+    ]
+
+
+def _provider_toml(provider: Provider) -> str:
+    """A provider serves its own model names, and every model as `NAME/MODEL`."""
+    rules = [f'{{ from = "{provider.name}/*", to = "*" }}', *map(json.dumps, provider.models)]
+    return f"""[[upstreams]]
+name = {json.dumps(provider.name)}
+dialect = {json.dumps(provider.dialect)}
+base_url = {json.dumps(provider.base_url)}
+api_key_env = {json.dumps(provider.api_key_env)}  # the variable that holds the key
+profile = {json.dumps(provider.profile)}
+models = [{", ".join(rules)}]  # names, patterns, and renames
+"""
+
+
+def _server_choices(servers: list[FoundServer]) -> list[Choice]:
+    return [
+        Choice(
+            found.server.name,
+            f"Use {found.server.title} at {found.server.base_url} ({len(found.models)} models)?",
+            _server_toml(found),
+        )
+        for found in servers
+    ]
+
+
+def _server_toml(found: FoundServer) -> str:
+    server = found.server
+    rules = [f'{{ from = "{server.name}/*", to = "*" }}', *map(json.dumps, found.models[:MAX_LISTED])]
+    lines = "".join(f"  {rule},\n" for rule in rules)
+    return f"""[[upstreams]]
+name = {json.dumps(server.name)}
+dialect = {json.dumps(server.dialect)}
+base_url = {json.dumps(server.base_url)}
+profile = {json.dumps(server.profile)}
+models = [
+{lines}]
+"""
+
+
+def _choose(choices: list[Choice], args: argparse.Namespace, ask: Callable[[str], str]) -> list[Choice]:
+    """Return the upstreams that the options or the answers name."""
+    names = [choice.name for choice in choices]
+    if unknown := [name for name in args.use if name not in names]:
+        raise InvalidUsage(f"cannot use {one_line(unknown[0])!r}: found {', '.join(names)}")
+    if args.use:
+        return [choice for choice in choices if choice.name in args.use]
+    if args.yes:
+        return choices
+    if ask is input and not sys.stdin.isatty():
+        raise InvalidUsage(f"nobody can answer what to use: write --yes, or --use with one of {', '.join(names)}")
+    return [choice for choice in choices if _is_wanted(choice, ask)]
+
+
+def _is_wanted(choice: Choice, ask: Callable[[str], str]) -> bool:
+    try:
+        return ask(f"{choice.question} [Y/n] ").strip().lower() in ("", "y", "yes")
+    except EOFError:
+        return False
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandFailed(f"cannot write {file}: {error.strerror}") from None
+
+
+HEAD: Final = f"""#:schema {SCHEMA_FILE}
+# The configuration of Antiphon. `antiphon config check` checks it, `antiphon serve` uses it.
+# Reference: docs/configuration.md. A model is asked of the first upstream below that serves its name.
+
+[server]
+host = "127.0.0.1"  # any other address needs [[keys]]
+port = 8080
+"""
+EMBEDDED: Final = Choice(
+    "local",
+    "Use the embedded model, which needs no key?",
+    '[[upstreams]]\nname = "local"\ndialect = "chat"\nembedded = true  # a small model inside Antiphon\n'
+    'models = ["local"]\n',
+)
+EPILOG: Final = f"""examples:
+  antiphon init
+  antiphon init --yes
+  antiphon init --use openai --use ollama -o lab.toml
+
+{EXIT_CODES}"""

@@ -1,0 +1,122 @@
+"""`antiphon init`: what is found, what is asked, and the file."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from antiphon.cli import init
+from antiphon.cli.entry import make_parser
+from antiphon.cli.exits import CommandFailed, InvalidUsage
+from antiphon.cli.local_servers import LOCAL_SERVERS, FoundServer
+from antiphon.config import Config, load_config
+from antiphon.config.json_schema import config_schema
+
+OPENAI = {"OPENAI_API_KEY": "sk-0123456789abcdef"}
+OLLAMA = FoundServer(LOCAL_SERVERS[0], ["llama3.2:1b", 'odd"name'])
+
+
+def _init(
+    folder: Path,
+    *words: str,
+    environ: Mapping[str, str] = OPENAI,
+    ask: Callable[[str], str] = lambda _: "",
+    name: str = "antiphon.toml",
+) -> tuple[int, str]:
+    out = io.StringIO()
+    args = make_parser().parse_args(["init", "--no-live", "-o", str(folder / name), *words])
+    code = init.run(args, out, io.StringIO(), environ=environ, ask=ask, find_servers=lambda _: [OLLAMA])
+    return code, out.getvalue()
+
+
+def _load(folder: Path) -> Config:
+    return load_config(folder / "antiphon.toml", OPENAI)
+
+
+def test_init_writes_everything_that_was_found(tmp_path: Path) -> None:
+    code, output = _init(tmp_path, "--yes")
+    assert code == 0
+    assert "start the gateway with: antiphon serve" in output
+    config = _load(tmp_path)
+    assert [upstream.name for upstream in config.upstreams] == ["openai", "ollama", "local"]
+    assert config.upstreams[1].listed_models() == OLLAMA.models
+    assert config.upstreams[0].upstream_model("openai/gpt-6") == "gpt-6"
+
+
+def test_init_writes_no_key(tmp_path: Path) -> None:
+    _init(tmp_path, "--yes")
+    text = (tmp_path / "antiphon.toml").read_text()
+    assert OPENAI["OPENAI_API_KEY"] not in text
+    assert 'api_key_env = "OPENAI_API_KEY"' in text
+
+
+def test_init_writes_the_schema_that_the_file_names(tmp_path: Path) -> None:
+    _init(tmp_path, "--yes")
+    assert (tmp_path / "antiphon.toml").read_text().startswith("#:schema antiphon.schema.json\n")
+    assert json.loads((tmp_path / "antiphon.schema.json").read_text()) == config_schema()
+
+
+def test_init_asks_about_each_upstream(tmp_path: Path) -> None:
+    questions: list[str] = []
+
+    def answer(question: str) -> str:
+        questions.append(question)
+        return "n" if "OPENAI" in question else "y"
+
+    _init(tmp_path, ask=answer)
+    assert questions == [
+        "Use openai (OPENAI_API_KEY is set)? [Y/n] ",
+        "Use Ollama at http://127.0.0.1:11434/v1 (2 models)? [Y/n] ",
+        "Use the embedded model, which needs no key? [Y/n] ",
+    ]
+    assert [upstream.name for upstream in _load(tmp_path).upstreams] == ["ollama", "local"]
+
+
+def test_init_uses_only_the_named_upstreams(tmp_path: Path) -> None:
+    _init(tmp_path, "--use", "local")
+    assert [upstream.name for upstream in _load(tmp_path).upstreams] == ["local"]
+    with pytest.raises(InvalidUsage, match="cannot use 'azure': found openai, ollama, local"):
+        _init(tmp_path, "--use", "azure", "--force")
+
+
+def test_init_writes_nothing_if_nothing_is_chosen(tmp_path: Path) -> None:
+    def end(_: str) -> str:
+        raise EOFError
+
+    with pytest.raises(InvalidUsage, match="nothing was written"):
+        _init(tmp_path, ask=end)
+    assert not list(tmp_path.iterdir())
+
+
+def test_init_does_not_replace_a_file(tmp_path: Path) -> None:
+    (tmp_path / "antiphon.toml").touch()
+    with pytest.raises(InvalidUsage, match="exists; replace it with --force"):
+        _init(tmp_path, "--yes")
+    _init(tmp_path, "--yes", "--force")
+    assert _load(tmp_path).upstreams
+
+
+def test_init_without_a_terminal_needs_an_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    with pytest.raises(InvalidUsage, match="nobody can answer what to use: write --yes, or --use with one of openai"):
+        _init(tmp_path, ask=input)
+
+
+def test_init_names_a_file_that_it_cannot_write(tmp_path: Path) -> None:
+    with pytest.raises(CommandFailed, match="cannot write"):
+        _init(tmp_path, "--yes", name="missing/antiphon.toml")
+
+
+@pytest.mark.io
+def test_init_asks_the_upstreams_for_their_models(tmp_path: Path) -> None:
+    out = io.StringIO()
+    args = make_parser().parse_args(["init", "--use", "ollama", "-o", str(tmp_path / "lab.toml")])
+    server = FoundServer(replace(LOCAL_SERVERS[0], base_url="http://127.0.0.1:1/v1"), ["a"])
+    assert init.run(args, out, io.StringIO(), environ={}, find_servers=lambda _: [server]) == 1
+    assert "ollama  the server cannot be reached" in out.getvalue()
+    assert f"antiphon serve --config {tmp_path / 'lab.toml'}" in out.getvalue()
