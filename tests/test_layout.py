@@ -34,6 +34,7 @@ TESTED_BY = {
     "dialects/common/test_token_count.py": ["dialects/messages/token_count.py", "dialects/responses/token_count.py"],
     "dialects/ollama/test_stream_in.py": ["dialects/ollama/response_wire.py"],
     "testing/ollama/test_rules.py": ["rules/ollama.py"],
+    "rules/test_responses.py": ["rules/responses_members.py", "rules/responses_reasoning.py"],
     "dialects/test_registry.py": ["dialects/dialect.py", "rules/table.py"],
     "dialects/chat/test_request_out.py": ["dialects/chat/wire.py"],
     "dialects/chat/test_stream_in.py": [

@@ -286,7 +286,7 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
         Feature(
             "video",
             _user_message(
-                None,
+                {"type": "video_url", "video_url": {"url": "https://pics.example/a.mp4"}},
                 {"type": "input_video", "video_url": "https://pics.example/a.mp4"},
                 None,
                 {"fileData": {"fileUri": "https://pics.example/a.mp4", "mimeType": "video/mp4"}},

@@ -6,7 +6,18 @@ from typing import Any
 
 import pytest
 from tests.rules.judging import Collected, findings_of, refusal_of
-from tests.testing.responses.test_rules import CALL, RESULT, THOUGHT, TOOL, USER, body_with, chosen, content, full
+from tests.testing.responses.test_rules import (
+    ANSWER,
+    CALL,
+    RESULT,
+    THOUGHT,
+    TOOL,
+    USER,
+    body_with,
+    chosen,
+    content,
+    full,
+)
 
 from antiphon.rules import responses
 
@@ -60,11 +71,29 @@ WRONG: dict[str, tuple[dict[str, Any], list[tuple[str, str, bool]]]] = {
     ),
     "a compaction": (body_with({"type": "compaction", "encrypted_content": "x"}), []),
     "reasoning of wrong types": (
-        body_with({**THOUGHT, "summary": 1, "content": [1, {"type": "text"}]}),
+        body_with({**THOUGHT, "summary": 1, "content": [1, {"type": "text"}]}, ANSWER),
         [
             ("value", "input[0].summary", True),
             ("content_type", "input[0].content[0]", True),
             ("content_type", "input[0].content[1]", True),
+        ],
+    ),
+    "citations that are no list": (content("assistant", {"type": "output_text", "text": "a", "annotations": 1}), []),
+    "citations of other APIs": (
+        content("assistant", {"type": "output_text", "text": "a", "annotations": [1, {"type": "char_location"}]}),
+        [
+            ("discriminator", "input[0].content[0].annotations[0].type", False),
+            ("discriminator", "input[0].content[0].annotations[1].type", False),
+        ],
+    ),
+    "reasoning before items that are no answer": (
+        body_with(THOUGHT, {"type": "additional_tools", "tools": []}, THOUGHT, 1, THOUGHT),
+        [
+            ("discriminator", "input[1].type", False),
+            ("value", "input[3]", True),
+            ("reasoning", "input[4]", False),
+            ("reasoning", "input[2]", False),
+            ("reasoning", "input[0]", False),
         ],
     ),
     "a tool that is no object": ({"tools": [1]}, [("value", "tools[0]", True)]),

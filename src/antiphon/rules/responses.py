@@ -6,7 +6,6 @@ it copies.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from typing import Any, Final
 
@@ -22,6 +21,20 @@ from antiphon.rules.content import (
     type_of,
 )
 from antiphon.rules.report import Report, Rule, as_json
+from antiphon.rules.responses_members import (
+    CITATION_MEMBERS,
+    ITEM_MEMBERS,
+    PART_MEMBERS,
+    TOOL_MEMBERS,
+    check_members,
+    report_unknown_members,
+)
+from antiphon.rules.responses_reasoning import (
+    ENCRYPTED,
+    check_encrypted_reasoning,
+    check_reasoning,
+    check_reasoning_pairs,
+)
 from antiphon.rules.schemas import check_parameters, check_schema
 from antiphon.rules.settings import (
     NAME_PATTERN,
@@ -49,7 +62,7 @@ def check(
     reasoning = body.get("reasoning")
     if isinstance(reasoning, dict):
         check_settings(reasoning, REASONING, report, "reasoning.")
-    _check_encrypted_reasoning(body, plain_models, report)
+    check_encrypted_reasoning(body, plain_models, report)
     check_user(body, report)
     check_metadata(body, report)
     _check_input(body, report)
@@ -84,19 +97,6 @@ def _check_include(include: Any, report: Report) -> None:
             report.add("value", f"include[{index}]", message, problem, is_certain=not isinstance(word, str))
 
 
-def _check_encrypted_reasoning(body: dict[str, Any], plain_models: Collection[str], report: Report) -> None:
-    # "Encrypted content is not supported with this model.", param `include`, code null: a model that does not reason
-    # has nothing to encrypt. The models are known by public reports; a deployment has any name, and refuses all the
-    # same.
-    model, include = body.get("model"), body.get("include")
-    if not isinstance(model, str) or not isinstance(include, list) or ENCRYPTED not in include:
-        return
-    if model in plain_models or PLAIN_MODEL.match(model):
-        message = "Encrypted content is not supported with this model."
-        problem = f"the model {as_json(model)} does not reason, so some servers refuse `{ENCRYPTED}`"
-        report.add("unsupported", "include", message, problem, code=None, is_certain=False)
-
-
 # The conversation.
 
 
@@ -121,6 +121,7 @@ def _check_input(body: dict[str, Any], report: Report) -> None:
             _check_item(item, f"input[{index}]", unanswered_calls, report)
         else:
             report.add("value", f"input[{index}]", "an item is an object", code="invalid_type")
+    check_reasoning_pairs(given, report)
     # "No tool output found for function call X": every call in the input has its output after it.
     for id, path in unanswered_calls.items():
         problem = f"no item after the call {as_json(id)} has its output"
@@ -130,8 +131,8 @@ def _check_input(body: dict[str, Any], report: Report) -> None:
 def _check_item(item: dict[str, Any], path: str, unanswered_calls: dict[str, str], report: Report) -> None:
     # A message may leave out its type, since it has a role; nothing else may.
     kind = item.get("type", "message" if "role" in item else None)
-    if isinstance(kind, str) and kind in MEMBERS:
-        _check_members(item, kind, path, report)
+    if isinstance(kind, str) and kind in ITEM_MEMBERS:
+        report_unknown_members(item, kind, ITEM_MEMBERS[kind], path, report)
         _check_id(item, kind, path, report)
     match kind:
         case "message":
@@ -141,7 +142,7 @@ def _check_item(item: dict[str, Any], path: str, unanswered_calls: dict[str, str
         case "function_call_output" | "custom_tool_call_output":
             _check_output(item, path, unanswered_calls, report)
         case "reasoning":
-            _check_reasoning(item, path, report)
+            check_reasoning(item, path, report)
         case "compaction":
             # Encrypted by the server itself: only its type is checked.
             if not isinstance(item.get("encrypted_content"), str):
@@ -162,7 +163,7 @@ def _report_unknown_item(kind: Any, path: str, report: Report) -> None:
     # An unknown type is refused with the list of known ones.
     message, settings = f"{kind!r} is no known type of item", ('wire.unknown_items = "drop"',)
     if kind is None:
-        problem = f"an item has a type: one of {', '.join(MEMBERS)}"
+        problem = f"an item has a type: one of {', '.join(ITEM_MEMBERS)}"
         report.add("discriminator", f"{path}.type", message, problem)
     elif not isinstance(kind, str):
         problem = f"the type of an item is a string, not {as_json(kind)}"
@@ -171,21 +172,11 @@ def _report_unknown_item(kind: Any, path: str, report: Report) -> None:
         problem = f"not every server knows items of type {as_json(kind)}"
         report.add("discriminator", f"{path}.type", message, problem, is_certain=False, settings=settings)
     else:
-        hint = did_you_mean(kind, (*MEMBERS, *SERVER_ITEMS))
+        hint = did_you_mean(kind, (*ITEM_MEMBERS, *SERVER_ITEMS))
         if kind in ("tool_use", "tool_result", "tool_call"):
             hint = "; calls are `function_call` and their results `function_call_output` here"
         problem = f"{as_json(kind)} is no known type of item{hint}"
         report.add("discriminator", f"{path}.type", message, problem, settings=settings)
-
-
-def _check_members(item: dict[str, Any], kind: str, path: str, report: Report) -> None:
-    # "Unknown parameter: 'input[3].status'.": members of items that are not in the API's reference are refused.
-    for name in item:
-        if name not in MEMBERS[kind]:
-            exact_path = f"{path}.{name}"
-            problem = f"strict servers know no such member of a {kind}"
-            message, code = f"Unknown parameter: '{exact_path}'.", "unknown_parameter"
-            report.add("unknown_field", exact_path, message, problem, code=code, is_certain=False)
 
 
 def _check_id(item: dict[str, Any], kind: str, path: str, report: Report) -> None:
@@ -243,6 +234,10 @@ def _check_content(
 
 
 def _check_part(part: dict[str, Any], path: str, report: Report) -> None:
+    check_members(part, PART_MEMBERS, path, report)
+    citations = part.get("annotations")
+    for index, citation in enumerate(report.walk(citations if isinstance(citations, list) else ())):
+        _check_citation(citation, f"{path}.annotations[{index}]", report)
     if CACHE_MARK in part:
         check_cache_mark(part[CACHE_MARK], path, report, is_allowed=part["type"] in PARTS_OF_ROLE["user"])
     # Each part holds its content under its own name. Images and files come by address, data or id.
@@ -257,6 +252,15 @@ def _check_part(part: dict[str, Any], path: str, report: Report) -> None:
             return
     kind = part["type"]
     report.add("value", path, f"this is no part of type {kind}", f"a part of type `{kind}` has {FORM_OF_PART[kind]}")
+
+
+def _check_citation(citation: Any, path: str, report: Report) -> None:
+    # "Invalid value: 'char_location'. Supported values are: 'file_citation', 'url_citation', …".
+    kind = type_of(citation)
+    if kind not in CITATION_MEMBERS:
+        message = f"{kind!r} is no type of citation: expected {', '.join(CITATION_MEMBERS)}"
+        report.add("discriminator", f"{path}.type", message, is_certain=False)
+    check_members(citation, CITATION_MEMBERS, path, report)
 
 
 def _check_call(item: dict[str, Any], path: str, unanswered_calls: dict[str, str], report: Report) -> None:
@@ -300,30 +304,6 @@ def _check_output(item: dict[str, Any], path: str, unanswered_calls: dict[str, s
     _check_content(item.get("output"), f"{path}.output", PARTS_OF_ROLE["user"], report)
 
 
-def _check_reasoning(item: dict[str, Any], path: str, report: Report) -> None:
-    # A reasoning item always has its summary, empty or not, and texts of its own kind only.
-    for field, kind in (("summary", "summary_text"), ("content", "reasoning_text")):
-        parts = item.get(field)
-        if parts is None and field == "content":
-            continue
-        message, exact_path, settings = (
-            f"{field} is a list of {kind} parts",
-            f"{path}.{field}",
-            ("quirks: drop_reasoning",),
-        )
-        if not isinstance(parts, list):
-            problem = f"the {field} of reasoning is a list of {kind} parts, not {as_json(parts)}"
-            report.add("missing_field" if parts is None else "value", exact_path, message, problem, settings=settings)
-            continue
-        for index, part in enumerate(report.walk(parts)):
-            if type_of(part) != kind:
-                given = part.get("type") if isinstance(part, dict) else part
-                problem = f"{as_json(given)} is no part type in the {field} of reasoning: expected {kind}"
-                report.add(
-                    "content_type", f"{exact_path}[{index}]", message, problem, param=exact_path, settings=settings
-                )
-
-
 # Tools and formats.
 
 
@@ -339,18 +319,36 @@ def _check_tools(tools: Any, own_tools: Collection[str], report: Report) -> set[
         problem = f"there are {len(tools)} tools; many servers take at most {MAX_TOOLS}"
         report.add("value", "tools", message, problem, code="invalid_type", is_certain=False)
     names = [_check_tool(tool, f"tools[{index}]", own_tools, report) for index, tool in enumerate(report.walk(tools))]
+    _check_deferred_tools(tools, report)
     valid_names = [name for name in names if name is not None]
     check_unique_names(valid_names, "two tools have one name", report)
     return set(valid_names) if len(valid_names) == len(names) else None
+
+
+def _check_deferred_tools(tools: list[Any], report: Report) -> None:
+    # OpenAI refuses deferred tools without its own search for them, which loads them.
+    if any(type_of(tool) == "tool_search" for tool in tools):
+        return
+    for index, tool in enumerate(tools):
+        if isinstance(tool, dict) and tool.get("defer_loading") is True:
+            message = "Invalid Value: 'tools.defer_loading'. Deferred tools require tools.tool_search."
+            problem = "a deferred tool needs a tool of type `tool_search`, and there is none"
+            path, settings = f"tools[{index}].defer_loading", ('wire.deferred_tools = "with_search"',)
+            report.add(
+                "combination", path, message, problem, param="tools.defer_loading", is_certain=False, settings=settings
+            )
+            return
 
 
 def _check_tool(tool: Any, path: str, own_tools: Collection[str], report: Report) -> str | None:
     """Check a tool; return its name, None if it has no valid one."""
     match tool:
         case {"type": "function", "name": name}:
+            check_members(tool, TOOL_MEMBERS, path, report)
             check_parameters(tool.get("parameters"), f"{path}.parameters", report, strict=tool.get("strict"))
             return name if check_name(name, f"{path}.name", report) else None
         case {"type": "custom", "name": name}:
+            check_members(tool, TOOL_MEMBERS, path, report)
             return name if check_name(name, f"{path}.name", report) else None
         case {"type": "function" | "custom"}:
             # "Missing required parameter: tools[0].name": the nested form of chat is not known here.
@@ -463,16 +461,6 @@ FORM_OF_PART: Final = {
     "input_image": "an `image_url` or a `file_id`",
     "input_file": "`file_data`, a `file_url` or a `file_id`",
 }
-#: The members of each type of item, from the published reference of POST /v1/responses.
-MEMBERS: Final[dict[str, frozenset[str]]] = {
-    "message": frozenset({"type", "id", "role", "content", "status", "phase"}),
-    "function_call": frozenset({"type", "id", "call_id", "name", "namespace", "arguments", "caller", "status"}),
-    "function_call_output": frozenset({"type", "id", "call_id", "name", "namespace", "output", "caller", "status"}),
-    "custom_tool_call": frozenset({"type", "id", "call_id", "name", "namespace", "input", "caller", "status"}),
-    "custom_tool_call_output": frozenset({"type", "id", "call_id", "output", "caller", "status", "name"}),
-    "reasoning": frozenset({"type", "id", "summary", "content", "encrypted_content", "status"}),
-    "compaction": frozenset({"type", "id", "encrypted_content", "created_by"}),
-}
 #: Items that only servers with these tools know.
 SERVER_ITEMS: Final = (
     *("additional_tools", "image_generation_call", "web_search_call", "file_search_call", "computer_call"),
@@ -481,9 +469,7 @@ SERVER_ITEMS: Final = (
     *("tool_search_call", "tool_search_output"),
 )
 PREFIXES: Final = {"message": "msg", "function_call": "fc", "custom_tool_call": "ctc", "reasoning": "rs"}
-ENCRYPTED: Final = "reasoning.encrypted_content"
 INCLUDES: Final = (ENCRYPTED, "message.output_text.logprobs")
-PLAIN_MODEL: Final = re.compile(r"(?:ft:)?(?:gpt-3\.5|gpt-4|chatgpt-|gpt-5-chat)")
 REASONING: Final[dict[str, Setting]] = {
     "effort": ("none", "minimal", "low", "medium", "high", "xhigh"),
     "summary": ("auto", "concise", "detailed"),

@@ -129,7 +129,10 @@ def test_system_message_with_media_stays_a_message() -> None:
             {"type": "input_audio", "input_audio": {"data": "AA", "format": "wav"}},
             InputAudio(input_audio=InputAudioData(data="AA", format="wav")),
         ),
-        ({"type": "acme:part", "x": 1}, UnknownContent(kind="acme:part", raw=Raw(b'{"type": "acme:part", "x": 1}'))),
+        (
+            {"type": "acme:part", "x": 1},
+            UnknownContent(kind="chat:acme:part", raw=Raw(b'{"type": "acme:part", "x": 1}')),
+        ),
     ],
 )
 def test_user_parts_are_translated_E1_C2(part: Json, made: Any) -> None:
@@ -176,7 +179,7 @@ def test_cache_control_becomes_a_mark_where_the_hub_has_a_place_E4() -> None:
         role="user",
         content=[
             InputText(text="a", extra=MARK),
-            UnknownContent(kind="acme:part", raw=Raw(b'{"type":"acme:part"}')),
+            UnknownContent(kind="chat:acme:part", raw=Raw(b'{"type":"acme:part"}')),
         ],
     )
     assert items[1] == FunctionCallOutputParam(call_id="a", output="x", extra=MARK)
@@ -195,7 +198,7 @@ def test_cache_control_of_a_message_marks_its_end_E4() -> None:
     )
     assert items[0] == MessageParam(role="user", content=[InputText(text="a", extra=MARK)])
     assert items[1] == MessageParam(
-        role="user", content=[UnknownContent(kind="acme:part", raw=Raw(b'{"type": "acme:part"}'))]
+        role="user", content=[UnknownContent(kind="chat:acme:part", raw=Raw(b'{"type": "acme:part"}'))]
     )
     assert items[3] == FunctionCallOutputParam(call_id=CALL["id"], output="b", extra=MARK)
     assert losses == ["messages[1].prompt_cache_breakpoint", "messages[4].prompt_cache_breakpoint"]

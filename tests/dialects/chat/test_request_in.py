@@ -12,6 +12,8 @@ from tests.dialects.chat.test_request_out import SETTINGS
 from antiphon.dialects.chat import request_from_hub, request_to_hub
 from antiphon.dialects.chat.wire import ChatWire
 from antiphon.errors import InvalidJson, InvalidValue, MissingField
+from antiphon.protocol.content import InputText, InputVideo, UnknownContent
+from antiphon.protocol.items import MessageParam
 from antiphon.protocol.request import (
     ENCRYPTED_IF_ANY,
     JsonObjectFormat,
@@ -21,6 +23,7 @@ from antiphon.protocol.request import (
     StreamOptions,
     TextFormat,
     TextParam,
+    input_items,
 )
 
 
@@ -138,6 +141,33 @@ def test_parts_of_a_chat_client_reach_chat_servers_as_they_are(parts: list[dict[
     assert list(losses) == []
     sent, losses = request_from_hub(request)
     assert (json.loads(sent)["messages"], list(losses)) == (body["messages"], [])
+
+
+def test_video_of_a_chat_client_is_a_video_of_the_hub() -> None:
+    """C-2: servers of other dialects get it as a video; what is no video stays an unknown part."""
+    url = "https://a.example/a"
+    videos = [{"type": "video_url", "video_url": {"url": url}}, {"type": "video_url", "video_url": url}]
+    request, _ = taken(messages=[{"role": "user", "content": [*videos, {"type": "video_url", "video_url": 1}]}])
+    [message] = input_items(request)
+    assert isinstance(message, MessageParam)
+    *parts, unknown = list(message.content)
+    assert [isinstance(part, InputVideo) and part.video_url for part in parts] == [url, url]
+    assert isinstance(unknown, UnknownContent)
+    assert unknown.kind == "chat:video_url"
+
+
+@pytest.mark.parametrize("videos", [True, False])
+def test_videos_reach_servers_that_know_them(videos: bool) -> None:
+    video = InputVideo(video_url="https://a.example/a", extra={"gemini:videoMetadata": Raw(b'{"fps":1}')})
+    request = Request(model="m", input=[MessageParam(role="user", content=[InputText(text="see"), video])])
+    sent, losses = request_from_hub(request, ChatWire(videos=videos))
+    content = json.loads(sent)["messages"][0]["content"]
+    if videos:
+        assert content[1] == {"type": "video_url", "video_url": {"url": "https://a.example/a"}}
+        assert [loss.path for loss in losses] == ["input[0].content[1].videoMetadata"]
+    else:
+        assert content == "see\n[video omitted: https://a.example/a]"
+        assert [loss.path for loss in losses] == ["input[0].content[1]"]
 
 
 def test_media_of_a_chat_client_in_a_tool_result_are_lifted() -> None:

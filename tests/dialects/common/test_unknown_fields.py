@@ -35,7 +35,7 @@ def test_shape_without_unknown_fields_has_no_losses() -> None:
 def test_field_that_repeats_the_output_is_no_loss() -> None:
     """F-4: a tool's object is kept for the one API with objects; its text is in the output."""
     losses = Losses()
-    output = FunctionCallOutputParam(call_id="c", output='{"a":1}', extra={"gemini:response": Raw(b'{"a":1}')})
+    output = FunctionCallOutputParam(call_id="c", output='{"a":1}', extra={"gemini:resultObject": Raw(b'{"a":1}')})
     report_unknown_fields(output, "input[1]", losses)
     assert not list(losses)
 

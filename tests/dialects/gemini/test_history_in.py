@@ -151,7 +151,7 @@ def test_calls_and_results_are_accepted_under_any_role() -> None:
 
 
 def translated_result(response: Any) -> dict[str, Any]:
-    return {"gemini:response": response}
+    return {"gemini:resultObject": response}
 
 
 @pytest.mark.parametrize(

@@ -163,7 +163,7 @@ def test_arguments_are_always_an_object(arguments: str, args: dict[str, Any]) ->
 
 def test_result_object_of_a_gemini_client_is_sent_unchanged() -> None:
     """REQ-7."""
-    output = FunctionCallOutputParam(call_id="a", output='{"t":3}', extra={"gemini:response": Raw(b'{"t":3}')})
+    output = FunctionCallOutputParam(call_id="a", output='{"t":3}', extra={"gemini:resultObject": Raw(b'{"t":3}')})
     request = Request(input=[ASKED, function_call("a"), output])
     assert send(request)[0]["contents"][2]["parts"][0]["functionResponse"]["response"] == {"t": 3}
     assert lost(request) == []

@@ -71,8 +71,8 @@ def test_other_function_members_travel_in_extra() -> None:
     extra = tools[0].extra
     assert extra
     assert {name: bytes(raw) for name, raw in extra.items()} == {
-        "behavior": b'"BLOCKING"',
-        "response": b'{"type": "STRING"}',
+        "gemini:behavior": b'"BLOCKING"',
+        "gemini:response": b'{"type": "STRING"}',
     }
     assert all(isinstance(raw, Raw) for raw in extra.values())
 

@@ -72,7 +72,7 @@ def test_system_message_may_have_only_settings() -> None:
     """E-5: such a message changes the effort of the following turns."""
     config = {"output_config": {"effort": "low"}}
     items = items_of([{"role": "user", "content": "x"}, {"role": "system", **config}])
-    extra = {"output_config": Raw(b'{"effort": "low"}'), "messages:system": Raw(b"true")}
+    extra = {"messages:output_config": Raw(b'{"effort": "low"}'), "messages:system": Raw(b"true")}
     assert items[1] == MessageParam(role="system", content=[], extra=extra)
 
 
@@ -95,7 +95,7 @@ def test_system_messages_in_the_middle_keep_their_place() -> None:
     middle = items[1]
     assert isinstance(middle, MessageParam)
     assert middle.role == "system"
-    assert middle.extra == {"clear_at": Raw(b'"never"'), "messages:system": Raw(b"true")}
+    assert middle.extra == {"messages:clear_at": Raw(b'"never"'), "messages:system": Raw(b"true")}
     assert middle.content == [UnknownContent(kind="messages:tool_addition", raw=Raw(json.dumps(added).encode()))]
 
 
@@ -231,7 +231,7 @@ def test_document_of_text_is_its_text_with_the_block_beside_it() -> None:
     assert part.text == "t\nc\nwörds"
     assert part.extra
     assert json.loads(bytes(part.extra["messages:document"])) == block
-    assert part.extra.keys() == {"messages:document", "citations", *CACHE_EXTRA}
+    assert part.extra.keys() == {"messages:document", "messages:citations", *CACHE_EXTRA}
 
 
 def test_document_members_are_kept_with_the_document() -> None:
@@ -245,7 +245,8 @@ def test_document_members_are_kept_with_the_document() -> None:
         }
     )
     assert part == InputFileParam(
-        file_url="u", extra={**CACHE_EXTRA, "citations": Raw(b'{"enabled": true}'), "context": Raw(b'"c"')}
+        file_url="u",
+        extra={**CACHE_EXTRA, "messages:citations": Raw(b'{"enabled": true}'), "messages:context": Raw(b'"c"')},
     )
 
 

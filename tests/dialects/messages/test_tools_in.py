@@ -43,7 +43,7 @@ def test_client_tools_become_functions() -> None:
             strict=True,
             defer_loading=True,
             extra={
-                "input_examples": Raw(b"[{}]"),
+                "messages:input_examples": Raw(b"[{}]"),
                 "prompt_cache_breakpoint": Raw(b'{"mode":"explicit","cache_control":{"type":"ephemeral"}}'),
             },
         ),

@@ -185,6 +185,7 @@ def test_calls_in_the_history_are_renamed_like_their_tools() -> None:
             },
             {"type": "custom_tool_call_output", "call_id": "c", "output": "ok"},
             {"type": "function_call", "call_id": "d", "name": "read", "arguments": "{}", "namespace": "files"},
+            {"type": "function_call_output", "call_id": "d", "output": "ok"},
         ],
     )
     assert body["input"] == [
@@ -197,6 +198,7 @@ def test_calls_in_the_history_are_renamed_like_their_tools() -> None:
         },
         {"type": "function_call_output", "call_id": "c", "output": "ok"},
         {"type": "function_call", "call_id": "d", "name": "files__read", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "d", "output": "ok"},
     ]
     assert [loss.path for loss in losses] == ["tools[0].description"]
 

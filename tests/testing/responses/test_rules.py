@@ -19,6 +19,8 @@ RESULT = {"type": "function_call_output", "call_id": "c1", "output": "ok"}
 CUSTOM = {"type": "custom_tool_call", "call_id": "c1", "name": "patch", "input": "+"}
 CUSTOM_RESULT = {"type": "custom_tool_call_output", "call_id": "c1", "output": "ok"}
 THOUGHT = {"type": "reasoning", "summary": []}
+ANSWER = {"type": "message", "role": "assistant", "content": "Hello."}
+CITATION = {"type": "url_citation", "url": "https://a.example/", "title": "A", "start_index": 0, "end_index": 1}
 TOOL = {"type": "function", "name": "f", "parameters": {"type": "object"}}
 CLOSED = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False}
 OPEN = {"type": "object", "properties": {"a": {"type": "string"}}}
@@ -153,11 +155,63 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         "input[1].output",
         body_with(CALL, {**RESULT, "output": [{"type": "input_text", "text": "a"}]}),
     ),
-    "reasoning without a summary": (body_with({"type": "reasoning"}), "input[0].summary", body_with(THOUGHT)),
+    "reasoning without a summary": (body_with({"type": "reasoning"}), "input[0].summary", body_with(THOUGHT, ANSWER)),
+    "reasoning at the end": (body_with(USER, THOUGHT), "input", body_with(USER, THOUGHT, ANSWER)),
+    "reasoning before a question": (body_with(THOUGHT, USER), "input", body_with(THOUGHT, THOUGHT, CALL, RESULT, USER)),
+    "reasoning before an output": (
+        body_with(CALL, THOUGHT, RESULT),
+        "input",
+        body_with(THOUGHT, CUSTOM, CUSTOM_RESULT),
+    ),
+    "a tool with examples": (
+        {"tools": [{**TOOL, "input_examples": [{}]}]},
+        "tools[0].input_examples",
+        {"tools": [{**TOOL, "output_schema": {}, "allowed_callers": ["direct"]}]},
+    ),
+    "a custom tool that is streamed eagerly": (
+        {"tools": [{"type": "custom", "name": "f", "eager_input_streaming": True}]},
+        "tools[0].eager_input_streaming",
+        {"tools": [{"type": "custom", "name": "f", "format": {"type": "text"}}]},
+    ),
+    "a deferred tool without its search": (
+        {"tools": [{**TOOL, "defer_loading": True}]},
+        "tools.defer_loading",
+        {"tools": [{**TOOL, "defer_loading": False}]},
+    ),
+    "a text with citations of the Messages API": (
+        content("user", {"type": "input_text", "text": "a", "citations": {"enabled": True}}),
+        "input[0].content[0].citations",
+        content("user", {"type": "input_text", "text": "a"}),
+    ),
+    "a file with a context": (
+        content("user", {"type": "input_file", "file_url": "u", "context": "c"}),
+        "input[0].content[0].context",
+        content("user", {"type": "input_file", "file_url": "u", "detail": "low"}),
+    ),
+    "an image with a resolution of Gemini": (
+        content("user", {"type": "input_image", "image_url": "u", "mediaResolution": {}}),
+        "input[0].content[0].mediaResolution",
+        content("user", {"type": "input_image", "image_url": "u", "detail": "low"}),
+    ),
+    "a video": (
+        content("user", {"type": "input_video", "video_url": "u"}),
+        "input[0].content[0].type",
+        content("user", {"type": "input_text", "text": "u"}),
+    ),
+    "a reference to a tool in a result": (
+        body_with(CALL, {**RESULT, "output": [{"type": "tool_reference", "tool_name": "f"}]}),
+        "input[1].output[0].type",
+        body_with(CALL, {**RESULT, "output": [{"type": "input_text", "text": "f"}]}),
+    ),
+    "a citation with members of the Messages API": (
+        content("assistant", {"type": "output_text", "text": "a", "annotations": [{**CITATION, "cited_text": "a"}]}),
+        "input[0].content[0].annotations[0].cited_text",
+        content("assistant", {"type": "output_text", "text": "a", "annotations": [CITATION]}),
+    ),
     "reasoning of another kind": (
         body_with({**THOUGHT, "content": [{"type": "output_text", "text": "a"}]}),
         "input[0].content",
-        body_with({**THOUGHT, "content": [{"type": "reasoning_text", "text": "a"}]}),
+        body_with({**THOUGHT, "content": [{"type": "reasoning_text", "text": "a"}]}, ANSWER),
     ),
     "an id of another kind": (body_with({**USER, "id": "fc_1"}), "input[0].id", body_with({**USER, "id": "msg_1"})),
     "a long id": (
@@ -237,19 +291,19 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         {"stream_options": {}, "stream": True},
     ),
     "reasoning that another sealed": (
-        body_with({**THOUGHT, "encrypted_content": make_encrypted_content("rs_1", "other")}),
+        body_with({**THOUGHT, "encrypted_content": make_encrypted_content("rs_1", "other")}, ANSWER),
         "input[0].encrypted_content",
-        body_with({**THOUGHT, "encrypted_content": make_encrypted_content("rs_1", "fake")}),
+        body_with({**THOUGHT, "encrypted_content": make_encrypted_content("rs_1", "fake")}, ANSWER),
     ),
     "reasoning that was sealed by nobody": (
-        body_with({**THOUGHT, "encrypted_content": "gAAAAABpM0Yj"}),
+        body_with({**THOUGHT, "encrypted_content": "gAAAAABpM0Yj"}, ANSWER),
         "input[0].encrypted_content",
-        body_with({**THOUGHT, "encrypted_content": None}),
+        body_with({**THOUGHT, "encrypted_content": None}, ANSWER),
     ),
     "reasoning that was sealed for another item": (
-        body_with({**THOUGHT, "id": "rs_2", "encrypted_content": make_encrypted_content("rs_1", "fake")}),
+        body_with({**THOUGHT, "id": "rs_2", "encrypted_content": make_encrypted_content("rs_1", "fake")}, ANSWER),
         "input[0].encrypted_content",
-        body_with({**THOUGHT, "id": "rs_1", "encrypted_content": make_encrypted_content("rs_1", "fake")}),
+        body_with({**THOUGHT, "id": "rs_1", "encrypted_content": make_encrypted_content("rs_1", "fake")}, ANSWER),
     ),
     "an unknown include": ({"include": ["all"]}, "include[0]", {"include": ["reasoning.encrypted_content"]}),
     "an unknown effort": (

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
-from antiphon.dialects.chat.wire import AnyPartOut, ChatWire, PartOut
+from antiphon.dialects.chat.wire import PREFIX, VIDEO_FIELD, AnyPartOut, ChatWire, PartOut
 from antiphon.dialects.common.cache_marks import CACHE_MARK, breakpoint_from_mark, cache_control_from_mark, take_mark
 from antiphon.dialects.common.placeholders import replace_with_placeholder, text_or_placeholder
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
@@ -18,6 +18,7 @@ from antiphon.protocol.content import (
     InputAudio,
     InputFileParam,
     InputImageParam,
+    InputVideo,
     UnknownContent,
 )
 from antiphon.protocol.losses import Losses
@@ -85,7 +86,9 @@ class ContentFromHub:
                 report_unknown_fields(part, path, self._losses)
                 report_unknown_fields(audio, f"{path}.input_audio", self._losses)
                 return PartOut(type="input_audio", input_audio={"data": audio.data, "format": audio.format})
-            case UnknownContent() if part.kind.endswith(MEDIA_SUFFIX):
+            case InputVideo():
+                return self._video_part(part, path)
+            case UnknownContent() if part.kind.startswith(PREFIX):
                 return part.raw
             case _:
                 return _text_part(text_or_placeholder(part, path, NO_EQUIVALENT, self._losses))
@@ -111,6 +114,16 @@ class ContentFromHub:
         elif part.detail:
             image["detail"] = part.detail
         return PartOut(type="image_url", image_url=image)
+
+    def _video_part(self, part: InputVideo, path: str) -> AnyPartOut:
+        """A video of a chat client is sent as it came, because only some servers know the type."""
+        client_part = (part.extra or {}).get(VIDEO_FIELD)
+        if client_part is not None:
+            return client_part
+        if not self._wire.videos:
+            return _text_part(replace_with_placeholder(part, path, "the server does not support videos", self._losses))
+        report_unknown_fields(part, path, self._losses)
+        return PartOut(type="video_url", video_url={"url": part.video_url})
 
     def _file_part(self, part: InputFileParam, path: str) -> PartOut:
         file: dict[str, str] = {}
@@ -141,6 +154,4 @@ def _text_part(text: str) -> PartOut:
     return PartOut(type="text", text=text)
 
 
-#: The types of media that only some chat servers know end so: `video_url`, `audio_url`, `document_url`.
-MEDIA_SUFFIX: Final = "_url"
 NO_EQUIVALENT: Final = "the API has no equivalent"

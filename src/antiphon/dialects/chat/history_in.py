@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final, assert_never
 
+import msgspec
 from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
@@ -15,6 +16,8 @@ from antiphon.dialects.chat.reasoning import reasoning_to_hub
 from antiphon.dialects.chat.wire import (
     DEVELOPER_FIELD,
     PARTS_FIELD,
+    PREFIX,
+    VIDEO_FIELD,
     FilePartIn,
     FunctionCallIn,
     ImagePartIn,
@@ -39,6 +42,7 @@ from antiphon.protocol.content import (
     InputFileParam,
     InputImageParam,
     InputText,
+    InputVideo,
     OutputTextParam,
     Refusal,
     Text,
@@ -217,7 +221,7 @@ class _ItemCollector:
 
     def _part_to_hub(self, part: PlainPartIn, role: MessageRole, path: str) -> ContentParam:
         if isinstance(part, UnknownContent):
-            return self._without_cache_control(part, path)
+            return _native_part(self._without_cache_control(part, path), role)
         plain, mark = take_any_mark(part)
         report_unknown_fields(plain, path, self._losses)
         converted: ContentParam = with_mark(self._content_to_hub(plain, role, path), mark)
@@ -250,7 +254,7 @@ class _ItemCollector:
         converted: ContentParam = (
             part if isinstance(part, ToolUse | ToolResult) else self._part_to_hub(part, "user", path)
         )
-        if isinstance(converted, InputText | InputImageParam | InputFileParam | UnknownContent):
+        if isinstance(converted, InputText | InputImageParam | InputFileParam | InputVideo | UnknownContent):
             return converted
         return InputText(text=self._placeholder(converted, path))
 
@@ -277,6 +281,16 @@ class _ItemCollector:
                 self._losses.add(
                     f"{path}.{name}", f"the field {name!r}", f"a message of the role {message.role!r} cannot have it"
                 )
+
+
+def _native_part(part: UnknownContent, role: MessageRole) -> InputVideo | UnknownContent:
+    """A part that only some servers know: a video of the user, or an unknown part."""
+    video = part.raw_members().get("video_url") if part.kind == "video_url" and role == "user" else None
+    match msgspec.json.decode(video) if video is not None else None:
+        case str(url) | {"url": str(url)}:
+            return InputVideo(video_url=url, extra={VIDEO_FIELD: part.raw})
+        case _:
+            return UnknownContent(kind=PREFIX + part.kind, raw=part.raw)
 
 
 def _is_marked(shape: Shape) -> bool:

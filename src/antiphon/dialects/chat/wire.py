@@ -54,6 +54,8 @@ STREAM_OPTIONS: Final = "chat:stream_options"
 DEVELOPER_FIELD: Final = "chat:developer"
 #: In the `extra` of a user message: true if a Chat client sent several texts, which must not become one.
 PARTS_FIELD: Final = "chat:parts"
+#: In the `extra` of a video: the part of a Chat client.
+VIDEO_FIELD: Final = "chat:video_url"
 #: In the `extra` of a request: the settings for reasoning that some APIs have, which are an object.
 REASONING_SETTINGS: Final = "chat:reasoning"
 #: In the `extra` of a reasoning item: the reasoning details that a Chat client sent, if they contain only text.
@@ -96,6 +98,8 @@ class ChatWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tool_images: Literal["lift", "keep"] = "lift"
     #: Whether the server accepts images. If not, each becomes a note and a loss.
     images: bool = True
+    #: Whether the server accepts videos, as `video_url`. If not, each becomes a note and a loss.
+    videos: bool = False
     #: Custom tools: sent as functions with one string, or as custom tools.
     custom_tools: Literal["function", "native"] = "function"
     #: Tool outputs without a call: refuse the request, add a call, or send them as text.
@@ -190,9 +194,10 @@ class ToolOut(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class PartOut(Struct, frozen=True, kw_only=True, gc=False):
-    type: Literal["text", "image_url", "file", "input_audio"]
+    type: Literal["text", "image_url", "video_url", "file", "input_audio"]
     text: str | UnsetType = UNSET
     image_url: dict[str, str] | UnsetType = UNSET
+    video_url: dict[str, str] | UnsetType = UNSET
     file: dict[str, str] | UnsetType = UNSET
     input_audio: dict[str, str] | UnsetType = UNSET
     cache_control: dict[str, Any] | UnsetType = UNSET

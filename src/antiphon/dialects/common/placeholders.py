@@ -19,6 +19,7 @@ from antiphon.protocol.content import (
     Refusal,
     SummaryText,
     Text,
+    UnknownContent,
 )
 from antiphon.protocol.losses import Losses
 
@@ -39,6 +40,8 @@ def placeholder_for(part: ContentParam) -> str:
             return f"[video omitted: {_source(part.video_url)}]"
         case InputAudio():
             return f"[audio omitted: {part.input_audio.format}]"
+        case UnknownContent(kind="messages:tool_reference"):
+            return f"[tool: {part.string_member('tool_name')}]"
         case _:
             return f"[{type_of(part)} omitted]"
 

@@ -5,12 +5,13 @@ Some unknown fields are no loss: they concern only the client's own stream, or r
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 from msgspec import UNSET, Raw
 
 from antiphon.dialects.common.cache_marks import CACHE_CONTROL, CACHE_MARK, NO_CACHE_MARKS
+from antiphon.dialects.dialect import ServerDialectName
 from antiphon.protocol.base import Shape
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
@@ -22,8 +23,15 @@ def report_unknown_fields(shape: Shape, path: str, losses: Losses) -> None:
         return
     for name, raw in shape.extra.items():
         if name not in REDUNDANT_FIELDS and bytes(raw) not in EMPTY_VALUES:
-            what, why = LOST_FIELDS.get(name, (f"the field {name!r}", "the API has no equivalent"))
-            losses.add(f"{path}.{name}", what, why)
+            own_name = without_prefix(name)
+            what, why = LOST_FIELDS.get(own_name, (f"the field {own_name!r}", "the API has no equivalent"))
+            losses.add(f"{path}.{own_name}", what, why)
+
+
+def without_prefix(name: str) -> str:
+    """The client's own name of a field, without the prefix of its dialect."""
+    dialect, _, own_name = name.partition(":")
+    return own_name if dialect in DIALECTS else name
 
 
 def is_handled_by_gateway(name: str, raw: Raw, request: Request) -> bool:
@@ -45,6 +53,7 @@ def is_handled_by_gateway(name: str, raw: Raw, request: Request) -> bool:
     return "effort" not in members or members["effort"] == effort
 
 
+DIALECTS: Final = frozenset(get_args(ServerDialectName))
 EMPTY_VALUES: Final = (b"null", b"[]", b"{}", b'""')
 #: Fields that repeat another field in the form of one dialect: the object of a tool output, the parts of reasoning,
 #: the reason why an answer is incomplete.
@@ -52,10 +61,11 @@ REDUNDANT_FIELDS: Final = frozenset(
     {
         "chat:developer",
         "chat:parts",
+        "chat:video_url",
         "messages:system",
         "messages:document",
         "messages:stop_reason",
-        "gemini:response",
+        "gemini:resultObject",
         "gemini:resultParts",
         "gemini:thought",
         "chat:reasoning_details",

@@ -116,9 +116,15 @@ class ContentFromHub:
 
     def _with_native_fields(self, part_out: PartOut, part: Shape, path: str) -> AnyPartOut:
         """Add the fields that a client of this dialect set beside the media. Other unknown fields are losses."""
-        native_fields = {name: raw for name, raw in (part.extra or {}).items() if name in NATIVE_FIELDS}
+        native_fields: dict[str, Raw] = {}
+        other_fields: dict[str, Raw] = {}
+        for name, raw in (part.extra or {}).items():
+            if name.startswith(PREFIX) or name in NATIVE_FIELDS:
+                native_fields[name.removeprefix(PREFIX)] = raw
+            else:
+                other_fields[name] = raw
+        report_unknown_fields(Shape(extra=other_fields), path, self._losses)
         if not native_fields:
-            report_unknown_fields(part, path, self._losses)
             return part_out
         return {**msgspec.json.decode(msgspec.json.encode(part_out), type=dict[str, Raw]), **native_fields}
 

@@ -34,7 +34,7 @@ from antiphon.dialects.gemini.wire import (
     PartIn,
     RequestIn,
     ResultMediaIn,
-    unknown_fields_of,
+    native_fields_of,
 )
 from antiphon.protocol import codec
 from antiphon.protocol.content import Content as HubContent
@@ -271,7 +271,7 @@ class _ItemCollector:
             return [InputText(text=part.text)]
         media = media_to_hub(part, path, self._losses)
         if media is not None:
-            return [replace(media, extra=unknown_fields_of(part) or UNSET)]
+            return [replace(media, extra=native_fields_of(part))]
         native = _native_part(part)
         if native is None:
             self._losses.add(path, "a part without content")
@@ -316,7 +316,7 @@ class _ItemCollector:
             note = placeholder_for(media) if media else "[part omitted: no source]"
             self._losses.add(path, note.strip("[]"), "a tool output cannot have it")
             return InputText(text=note)
-        return replace(media, extra=unknown_fields_of(part) or UNSET)
+        return replace(media, extra=native_fields_of(part))
 
 
 def _without_data(part: ResultMediaIn) -> ResultMediaIn:

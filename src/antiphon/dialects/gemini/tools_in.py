@@ -18,6 +18,7 @@ from antiphon.dialects.gemini.wire import (
     FunctionDeclarationIn,
     RequestIn,
     ToolIn,
+    native_fields_of,
     unknown_fields_of,
 )
 from antiphon.errors import InvalidValue
@@ -92,7 +93,7 @@ def _function(declared: FunctionDeclarationIn, path: str, budget: SchemaBudget) 
         description=declared.description or UNSET,
         parameters=NO_PARAMETERS if _is_empty_object(parameters) else parameters,
         strict=False,  # the API has no strict mode; without a value, servers would apply different defaults
-        extra=unknown_fields_of(declared) or UNSET,
+        extra=native_fields_of(declared),
     )
 
 

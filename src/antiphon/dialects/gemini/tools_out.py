@@ -28,6 +28,7 @@ from antiphon.dialects.gemini.wire import (
     ToolOut,
 )
 from antiphon.protocol import codec
+from antiphon.protocol.base import Shape
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 from antiphon.protocol.tools import (
@@ -111,8 +112,8 @@ class ToolsFromHub:
             case _:
                 losses.add(path, f"a tool of type {type_of(tool)!r}", "the API has no equivalent")
                 return
-        if not any(member in NATIVE_MEMBERS for member in tool.extra or ()):
-            report_unknown_fields(tool, path, losses)
+        others = {name: raw for name, raw in (tool.extra or {}).items() if _own_name(name) not in NATIVE_MEMBERS}
+        report_unknown_fields(Shape(extra=others), path, losses)
         if tool.defer_loading:
             losses.add(f"{path}.defer_loading", "deferred loading of the tool", "every tool is offered at once")
         self._offered.add(name, declaration, path)
@@ -122,7 +123,9 @@ class ToolsFromHub:
             self.losses.add(f"{path}.strict", "strict arguments", "the API has no equivalent")
         declaration_out = self._declaration(name, tool.description or "", tool.parameters or {}, f"{path}.parameters")
         native_members = {
-            NATIVE_MEMBERS[member]: raw for member, raw in (tool.extra or {}).items() if member in NATIVE_MEMBERS
+            NATIVE_MEMBERS[_own_name(name)]: raw
+            for name, raw in (tool.extra or {}).items()
+            if _own_name(name) in NATIVE_MEMBERS
         }
         return replace(declaration_out, **native_members) if native_members else declaration_out
 
@@ -159,6 +162,11 @@ class ToolsFromHub:
         return ToolConfigOut(
             function_calling_config=FunctionCallingConfigOut(mode=mode, allowed_function_names=offered_names or UNSET)
         )
+
+
+def _own_name(name: str) -> str:
+    """The name of a member of a function without the prefix that members of this dialect's clients have."""
+    return name.removeprefix(PREFIX)
 
 
 #: Function members that only clients of this dialect set: their wire name and our field name.

@@ -22,7 +22,7 @@ from antiphon.protocol.tools import JsonSchema
 
 PREFIX: Final = "gemini:"
 #: In the `extra` of a tool output item: the original object of a client of this dialect.
-TOOL_RESPONSE_FIELD: Final = "gemini:response"
+TOOL_RESPONSE_FIELD: Final = "gemini:resultObject"
 #: In the `extra` of a tool output item: the original media parts of a client of this dialect, without their data. They
 #: follow the first part of the output, which is the text.
 RESULT_PARTS_FIELD: Final = "gemini:resultParts"
@@ -316,3 +316,8 @@ class RequestIn(Shape, frozen=True, kw_only=True, rename="camel"):
 def unknown_fields_of(shape: Shape) -> dict[str, Raw]:
     """The unknown fields of a shape, without nulls."""
     return {name: raw for name, raw in (shape.extra or {}).items() if bytes(raw) != b"null"}
+
+
+def native_fields_of(shape: Shape) -> dict[str, Raw] | UnsetType:
+    """The unknown fields of a shape by their names in the hub; UNSET if there are none."""
+    return {PREFIX + name: raw for name, raw in unknown_fields_of(shape).items()} or UNSET

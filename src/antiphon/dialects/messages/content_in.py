@@ -1,14 +1,15 @@
 """Translates a client's content blocks and citations to hub content parts.
 
-`cache_control` becomes the hub's cache mark (E-4). Other members that the hub does not have travel in `extra` and reach
-servers of this dialect. A block without an equivalent in the hub travels unchanged. A citation belongs to a whole text
-block here, and to a range of text in the hub. A web citation is the hub's `url_citation`, with the members that its
-server needs back in `extra`. Citations of documents, which only this dialect has, travel as unknown annotations.
+`cache_control` becomes the hub's cache mark (E-4). Other members that the hub does not have travel as
+`extra["messages:name"]` and reach servers of this dialect. A block without an equivalent in the hub travels unchanged.
+A citation belongs to a whole text block here, and to a range of text in the hub. A web citation is the hub's
+`url_citation`, with the members that its server needs back in `extra`. Citations of documents, which only this dialect
+has, travel as unknown annotations.
 """
 
 from __future__ import annotations
 
-from typing import Any, assert_never
+from typing import Any, Final, assert_never
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -48,7 +49,7 @@ def block_to_hub(block: PlainBlockIn) -> InputText | InputImageParam | InputFile
     """A block of user or system input as a hub part."""
     match block:
         case TextBlockIn():
-            return InputText(text=block.text, extra=extra_fields_of(block, citations=block.citations or UNSET))
+            return InputText(text=block.text, extra=extra_fields_of(block, **{CITATIONS: block.citations or UNSET}))
         case ImageBlockIn():
             return _image_to_hub(block)
         case DocumentBlockIn():
@@ -73,7 +74,12 @@ def extra_fields_of(block: Any, **others: Any) -> dict[str, Raw] | UnsetType:
     extra = {name: Raw(codec.encode(value)) for name, value in others.items() if value is not UNSET}
     if cache_control:
         extra[CACHE_MARK] = mark_from_cache_control(cache_control)
-    return {**(block.extra or {}), **extra} or UNSET
+    return {**prefixed(block.extra), **extra} or UNSET
+
+
+def prefixed(members: dict[str, Raw] | UnsetType) -> dict[str, Raw]:
+    """Members that only this dialect has, by their names in the hub."""
+    return {PREFIX + name: raw for name, raw in (members or {}).items()}
 
 
 def citation_to_hub(citation: dict[str, Any], length: int) -> Annotation:
@@ -133,3 +139,6 @@ def _text_document(block: DocumentBlockIn, text: str) -> InputText:
 
 def _native_part(block: Raw, kind: str) -> UnknownContent:
     return UnknownContent(kind=PREFIX + kind, raw=block)
+
+
+CITATIONS: Final = PREFIX + "citations"

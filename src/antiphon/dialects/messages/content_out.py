@@ -24,7 +24,7 @@ from antiphon.dialects.common.cache_marks import (
 )
 from antiphon.dialects.common.documents import is_video_page
 from antiphon.dialects.common.placeholders import replace_with_placeholder
-from antiphon.dialects.common.unknown_fields import report_unknown_fields
+from antiphon.dialects.common.unknown_fields import REDUNDANT_FIELDS, report_unknown_fields
 from antiphon.dialects.messages.wire import (
     CITATION_SERVER_MEMBERS,
     DOCUMENT_FIELD,
@@ -183,12 +183,19 @@ class ContentFromHub:
 def native_members(
     shape: Shape, path: str, native_names: Collection[str], losses: Losses, cache_ttl: str | None | UnsetType
 ) -> dict[str, Any]:
-    """The unknown fields of `shape` that this dialect has (`native_names`), and its cache mark; others are losses."""
+    """The unknown fields of `shape` that this dialect has, and its cache mark; others are losses.
+
+    Fields of clients of this dialect have a prefix. Of other clients' fields it has those in `native_names`.
+    """
     rest, mark = take_mark(shape)
-    members = {name: raw for name, raw in (rest.extra or {}).items() if name in native_names}
-    report_unknown_fields(
-        Shape(extra={name: raw for name, raw in (rest.extra or {}).items() if name not in native_names}), path, losses
-    )
+    members: dict[str, Any] = {}
+    other_fields: dict[str, Raw] = {}
+    for name, raw in (rest.extra or {}).items():
+        if (name.startswith(PREFIX) and name not in REDUNDANT_FIELDS) or name in native_names:
+            members[name.removeprefix(PREFIX)] = raw
+        else:
+            other_fields[name] = raw
+    report_unknown_fields(Shape(extra=other_fields), path, losses)
     if mark is not None:
         members[CACHE_CONTROL] = cache_control_from_mark(mark, path, losses, cache_ttl)
     return members

@@ -14,7 +14,7 @@ from antiphon.dialects.common.envelope import client_maker, seal_reasoning, unse
 from antiphon.dialects.common.history import InstructionsAndItems
 from antiphon.dialects.common.tool_errors import IS_ERROR
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
-from antiphon.dialects.messages.content_in import block_to_hub, extra_fields_of, output_text_to_hub
+from antiphon.dialects.messages.content_in import block_to_hub, extra_fields_of, output_text_to_hub, prefixed
 from antiphon.dialects.messages.wire import (
     SYSTEM_FIELD,
     MessageIn,
@@ -64,7 +64,7 @@ def history_to_hub(
 
 def _items_of_message(message: MessageIn, path: str, losses: Losses) -> list[ItemParam]:
     """The items of a message. The message's own fields go to its last message item."""
-    extra = {**(message.extra or {}), SYSTEM_FIELD: Raw(b"true")} if message.role == "system" else message.extra
+    extra = prefixed(message.extra) | ({SYSTEM_FIELD: Raw(b"true")} if message.role == "system" else {}) or UNSET
     if isinstance(message.content, str):
         return [MessageParam(role=message.role, content=_text_to_hub(message.content, message.role), extra=extra)]
     if message.content is UNSET and message.role != "system":
@@ -105,17 +105,19 @@ def _block_to_item(block: ThinkingBlockIn | RedactedThinkingBlockIn | ToolUseBlo
             content: list[Content] | UnsetType = [ReasoningText(text=text)] if text else UNSET
             signature = block.signature or ""
             sealed = _seal(signature, {"thinking": text, "signature": signature}) if signature else UNSET
-            return ReasoningParam(summary=[], content=content, encrypted_content=sealed, extra=block.extra)
+            extra = prefixed(block.extra) or UNSET
+            return ReasoningParam(summary=[], content=content, encrypted_content=sealed, extra=extra)
         case RedactedThinkingBlockIn(data=data):
-            return ReasoningParam(summary=[], encrypted_content=_seal(data, {"redacted": data}), extra=block.extra)
+            extra = prefixed(block.extra) or UNSET
+            return ReasoningParam(summary=[], encrypted_content=_seal(data, {"redacted": data}), extra=extra)
         case ToolUseBlockIn():
             arguments = codec.encode(block.input).decode()
             return FunctionCallParam(
                 call_id=block.id, name=block.name, arguments=arguments, extra=extra_fields_of(block)
             )
         case ToolResultBlockIn():
-            extra = extra_fields_of(block, **{IS_ERROR: block.is_error or UNSET})
-            return FunctionCallOutputParam(call_id=block.tool_use_id, output=_tool_output(block), extra=extra)
+            members = extra_fields_of(block, **{IS_ERROR: block.is_error or UNSET})
+            return FunctionCallOutputParam(call_id=block.tool_use_id, output=_tool_output(block), extra=members)
         case _ as never:
             assert_never(never)
 

@@ -38,6 +38,7 @@ from antiphon.dialects.common.tool_names import ToolNames, key_of_call
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.messages.content_out import ContentFromHub, block_text, block_to_dict, replace_text
 from antiphon.dialects.messages.wire import (
+    PREFIX,
     SYSTEM_FIELD,
     Block,
     MessageOut,
@@ -261,7 +262,8 @@ class _MessageWriter:
         """Add a system message of a client of this dialect in its place."""
         self._flush_system()
         blocks = self._content.blocks(turn.item.content, turn.path, "content", turn.first_part)
-        members = {name: raw for name, raw in (turn.item.extra or {}).items() if name != SYSTEM_FIELD}
+        extra = turn.item.extra or {}
+        members = {name.removeprefix(PREFIX): raw for name, raw in extra.items() if name != SYSTEM_FIELD}
         self._messages.append(SystemMessageOut(role="system", content=blocks, members=members))
 
     def _flush_system(self) -> None:

@@ -27,6 +27,14 @@ class ResponsesWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     phase: Literal["keep", "drop"] = "keep"
     #: Reasoning in the history: all of it, or only the encrypted content.
     reasoning: Literal["keep", "encrypted_only"] = "keep"
+    #: Reasoning in the history that no message or call of the model follows.
+    unpaired_reasoning: Literal["keep", "drop"] = "keep"
+    #: Members of citations: all of them, or only those of this API. Servers of other APIs add members.
+    citation_members: Literal["keep", "own"] = "keep"
+    #: Types of content parts that the server does not accept. A text replaces them, and each is reported as a loss.
+    lacks_parts: tuple[str, ...] = ()
+    #: Deferred tools: always sent as deferred, or only together with the server's tool search.
+    deferred_tools: Literal["keep", "with_search"] = "keep"
     #: Items of unknown type.
     unknown_items: Literal["keep", "drop"] = "keep"
     #: Custom tools, namespaces, hosted tools and `additional_tools`: kept, or turned into functions where possible.
