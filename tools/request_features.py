@@ -759,7 +759,6 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
                 "messages": {"cache_control": {"type": "ephemeral"}},
             },
         ),
-        Feature("`thread`", {"messages": {"thread": {"type": "create"}}}),
         Feature("`keep_alive`", {"ollama": {"keep_alive": "17m"}}, mark="17m"),
         Feature("`num_ctx`, and other options of Ollama", {"ollama": {"options": {"num_ctx": 8192}}}, mark="8192"),
         Feature(

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import pickle
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 import pytest
+from msgspec import Raw
 from tests.fuzz import corpus
 from tests.gateway.scripted import target
 
 from antiphon.dialects.registry import CLIENT_DIALECTS
-from antiphon.errors import ClientFault
+from antiphon.errors import ClientFault, UnsupportedParameter
 from antiphon.gateway.preparation import PreparedRequest, TranslationPlan, prepare_request, prepare_retry
 from antiphon.gateway.routes import Target, request_at_path
 from antiphon.protocol import codec
+from antiphon.protocol.items import AdditionalTools, MessageParam
+from antiphon.protocol.request import Request
+from antiphon.protocol.tools import FunctionToolParam
 
 CLIENT_BODIES = {("responses", name): body for name, body in corpus.BODIES.items()} | corpus.OTHER_BODIES
 
@@ -61,3 +66,19 @@ def test_request_can_be_prepared_in_another_process() -> None:
         for (dialect, _), body in CLIENT_BODIES.items():
             results = list(pool.map(prepare_body, [dialect] * len(plans), [body] * len(plans), plans))
             assert list(map(content, results)) == [content(prepare_body(dialect, body, plan)) for plan in plans]
+
+
+def test_thread_needs_a_store_and_offers_its_first_tools() -> None:
+    """API-7."""
+    request = Request(
+        model="m",
+        input=[AdditionalTools(tools=[FunctionToolParam(name="f")]), MessageParam(role="user", content="Hi")],
+        store=True,
+        extra={"messages:thread": Raw(b'{"type":"create"}')},
+    )
+    plan = target().plan_translation(is_stored=True)
+    prepared = prepare_request(request, plan)
+    assert [tool["function"]["name"] for tool in json.loads(prepared.body)["tools"]] == ["f"]
+    assert list(prepared.losses) == []
+    with pytest.raises(UnsupportedParameter, match="thread: this gateway stores no responses"):
+        prepare_request(request, target().plan_translation())

@@ -642,24 +642,24 @@ CLIENT_CALLS: list[Item] = [
     ApplyPatchCall(id="apc_1", call_id="c1", operation={}, status="completed"),
     ShellCall(id="sh_1", call_id="c2", action={}, status="completed", environment={"type": "local"}),
     LocalShellCall(id="lsh_1", call_id="c3", action={}, status="completed"),
-    ShellCall(id="sh_2", call_id="c4", action={}, status="completed", environment={"type": "container_reference"}),
 ]
 
 
 @pytest.mark.parametrize(
     ("request_", "delivered"),
     [
-        (ASK, ["apc_1", "sh_1", "lsh_1", "sh_2"]),
-        (replace(ASK, tool_choice="none"), ["sh_2"]),
-        (replace(ASK, parallel_tool_calls=False), ["apc_1", "sh_2"]),
+        (ASK, ["apc_1", "sh_1", "lsh_1"]),
+        (replace(ASK, tool_choice="none"), []),
+        (replace(ASK, parallel_tool_calls=False), ["apc_1"]),
         (
             replace(ASK, tool_choice=AllowedToolsParam(tools=[UnknownToolChoice(kind="shell", raw=Raw(b"{}"))])),
-            ["sh_1", "sh_2"],
+            ["sh_1"],
         ),
     ],
 )
 def test_calls_of_tools_that_the_client_runs_are_checked(request_: Request, delivered: list[str]) -> None:
-    """TOOL-3, TOOL-4, TOOL-8: but not a call that the server ran."""
+    """TOOL-3, TOOL-4, TOOL-8: not those of a server that has these tools, which checks them itself."""
     response = replace(make_initial_response(ASK, id="resp_1", created_at=1), status="completed", output=CLIENT_CALLS)
-    checked = Policy.for_request(request_).apply_to_response(response)
+    checked = Policy.for_request(request_, checks_client_tools=True).apply_to_response(response)
     assert [item.id for item in checked.output if not isinstance(item, UnknownItem)] == delivered
+    assert Policy.for_request(request_).apply_to_response(response).output == CLIENT_CALLS

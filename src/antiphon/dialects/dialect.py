@@ -141,6 +141,8 @@ class ClientDialect(Struct, frozen=True, kw_only=True):
     path_prefixes: tuple[str, ...] = ()
     #: Reads a body that was sent to a path; for dialects in which the path is a part of the request.
     request_at_path: Callable[[str, bytes], tuple[Request, Losses]] | None = None
+    #: Whether clients continue a stored answer by its id, which must be one of the gateway then.
+    continues_answers: bool = False
     #: An additional response header for the request id.
     request_id_header: bytes = b""
     #: Whether clients may send their key in the query.

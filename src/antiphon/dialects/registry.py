@@ -150,6 +150,7 @@ MESSAGES: Final = Dialect(
         answer_content=messages.AnswerContent,
         turn_paths=("/v1/messages",),
         path_prefixes=("/v1/messages",),
+        continues_answers=True,
         request_id_header=b"request-id",
         model_from_hub=messages.model_from_hub,
         models_from_hub=messages.models_from_hub,

@@ -22,6 +22,7 @@ from antiphon.protocol.items import AdditionalTools, ItemParam, ReasoningParam, 
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request, input_items
 
+THREAD: Final = "messages:thread"  # in the `extra` of a request that is stored as a part of a thread
 OFFERING_ITEMS: Final = frozenset({AdditionalTools, ToolSearchOutput})
 # Parameters that the gateway implements and does not send to upstreams.
 GATEWAY_PARAMETERS: Final[dict[str, Any]] = dict.fromkeys(
@@ -75,6 +76,8 @@ def prepare_request(
     if plan.is_stored or original is None or original.dialect != plan.profile.dialect:
         refuse_several_answers(request)  # only answers that pass as they came can be several
     losses = Losses()
+    if THREAD in (request.extra or ()):
+        request = _offer_tools_of_thread(request)
     client_request = _settle_store(request, is_stored=plan.is_stored, losses=losses)
     sent_request = replace(client_request, model=plan.model, store=False, **GATEWAY_PARAMETERS)
     upstream_request, quirk_losses = plan.profile.apply_quirks(sent_request)
@@ -133,6 +136,14 @@ def prepare_retry(
     return RetryRequest(body=_in_original_form(body, plan, original, upstream_request), losses=losses, wire=wire)
 
 
+def _offer_tools_of_thread(request: Request) -> Request:
+    """The request with the tools that its thread began with, which are the first items of the conversation."""
+    items = input_items(request)
+    tools = [tool for item in items if type(item) is AdditionalTools for tool in item.tools]
+    remaining_items = [item for item in items if type(item) is not AdditionalTools]
+    return replace(request, tools=tools or UNSET, input=remaining_items)
+
+
 def _without_history(request: Request) -> Request:
     items = request.input
     offers: list[ItemParam] = []
@@ -151,6 +162,9 @@ def _settle_store(request: Request, *, is_stored: bool, losses: Losses) -> Reque
         why = "this gateway stores no responses" if request.store is not False else "store is false"
         message = f"background: expected false, because {why}; a background response must be stored"
         raise UnsupportedParameter(message, param="background")
+    if not is_stored and THREAD in (request.extra or ()):
+        message = "thread: this gateway stores no responses; send the whole conversation instead"
+        raise UnsupportedParameter(message, param="thread")
     if not is_stored and request.store:
         losses.add("store", "the response is not stored", "this gateway stores no responses")
     return request if request.store is is_stored else replace(request, store=is_stored)

@@ -68,7 +68,8 @@ class UpstreamTurn:
         self.remote_retry: Callable[[RefusedPart], Awaitable[RetryRequest | None]] | None = None
         self.on_retry: Callable[[ApiError], None] | None = None
         self._stamps = stamps
-        self._policy = Policy.for_request(prepared.request, pad=pad)
+        has_client_tools = getattr(target.upstream.profile.wire, "has_client_tools", False)
+        self._policy = Policy.for_request(prepared.request, pad=pad, checks_client_tools=not has_client_tools)
         self._trace = trace
         self._limits = limits
         self._answer: UpstreamResponse | None = None
@@ -201,6 +202,8 @@ class UpstreamTurn:
         profile = self.target.upstream.profile
         if client_dialect is None or client_dialect.answer_content is None or client_dialect.name != profile.dialect:
             return None
+        if self.recorder is not None and client_dialect.continues_answers:
+            return None  # the upstream's own answer would have its own id
         model = self.prepared.request.model or None
         mapped_model = None if model == self.target.model else model
         return client_dialect.answer_content(self.prepared.request, profile.wire, self.initial_response, mapped_model)

@@ -67,6 +67,7 @@ class Policy:
 
     __slots__ = (
         "_allowed_tools",
+        "_checks_client_tools",
         "_has_call",
         "_has_refused_call",
         "_include",
@@ -87,9 +88,11 @@ class Policy:
         include: frozenset[str],
         pad: PaddingSource | None,
         passes_padding: bool,
+        checks_client_tools: bool = False,
     ) -> None:
         self.losses = Losses()
         self._allowed_tools = allowed_tools
+        self._checks_client_tools = checks_client_tools  # whether calls of `shell` and the like were functions
         self._is_limited_to_one_call = is_limited_to_one_call
         self._include = include
         self._pad = pad
@@ -102,8 +105,12 @@ class Policy:
         self._passes_plain_deltas = pad is None  # until a call is withheld, plain deltas pass unchanged
 
     @classmethod
-    def for_request(cls, request: Request, *, pad: PaddingSource | None = None) -> Policy:
-        """The policy for a request; `pad` makes padding for a delta of a given length (STR-13)."""
+    def for_request(
+        cls, request: Request, *, pad: PaddingSource | None = None, checks_client_tools: bool = False
+    ) -> Policy:
+        """The policy for a request; `pad` makes padding for a delta of a given length (STR-13). With
+        `checks_client_tools`, calls of tools that the client runs are checked too: the server had functions for them
+        (TOOL-8)."""
         include_padding = request.stream_options.include_obfuscation if request.stream_options else UNSET
         wants_padding = include_padding is True
         include = frozenset(request.include or ())
@@ -117,6 +124,7 @@ class Policy:
             include,
             pad if wants_padding else None,
             passes_padding=include_padding is not False,
+            checks_client_tools=checks_client_tools,
         )
         if wants_padding and pad is None:
             policy.losses.add(
@@ -215,12 +223,11 @@ class Policy:
                 key: _ToolKey = ("function", namespace or None, name)
             case CustomToolCall(id=id, namespace=namespace, name=name):
                 key = ("custom", namespace or None, name)
-            case ApplyPatchCall(id=str() as id):
-                key, name = ("apply_patch", "", None), "apply_patch"
-            case LocalShellCall(id=str() as id):
-                key, name = ("local_shell", "", None), "local_shell"
-            case ShellCall(id=str() as id, environment={"type": "local"}):  # any other is run by the server
-                key, name = ("shell", "", None), "shell"
+            case ApplyPatchCall(id=str() as id) | LocalShellCall(id=str() as id) | ShellCall(id=str() as id) if (
+                self._checks_client_tools
+            ):
+                name = KIND_OF_CLIENT_CALL[type(event.item)]
+                key = (name, "", None)
             case _:
                 return
         tools = self._allowed_tools
@@ -370,6 +377,11 @@ DELTA_TYPES: Final[frozenset[type]] = frozenset(
     {OutputTextDelta, ReasoningDelta, ArgumentsDelta, CustomInputDelta, SummaryTextDelta, RefusalDelta}
 )
 CALL_TYPES: Final[tuple[type, ...]] = (FunctionCall, CustomToolCall, ApplyPatchCall, LocalShellCall, ShellCall)
+KIND_OF_CLIENT_CALL: Final[dict[type, str]] = {
+    ApplyPatchCall: "apply_patch",
+    LocalShellCall: "local_shell",
+    ShellCall: "shell",
+}
 ENCRYPTED_REASONING: Final = "reasoning.encrypted_content"
 TOOL_NOT_ALLOWED: Final = "tool_not_allowed"  # `incomplete_details.reason`
 LOGPROBS: Final = "message.output_text.logprobs"

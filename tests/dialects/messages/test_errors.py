@@ -113,12 +113,16 @@ def test_error_names_its_param() -> None:
     assert body["error"]["param"] == "messages[0].role"
 
 
-def test_thread_that_is_not_served_has_the_details_of_this_api() -> None:
-    """Its SDKs recognise by this that they have to send whole conversations."""
-    status, body = error_from_hub(UnsupportedParameter("no", param="thread"))
-    error = json.loads(body)["error"]
-    assert (status, error["type"]) == (400, "invalid_request_error")
-    assert error["details"] == {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
+@pytest.mark.parametrize(
+    "error",
+    [UnsupportedParameter("no", param="thread"), ClientFault("no", code="previous_response_not_found", param="x")],
+)
+def test_thread_that_is_not_served_has_the_details_of_this_api(error: ApiError) -> None:
+    """API-7: its SDKs recognise by this that they have to send whole conversations."""
+    status, body = error_from_hub(error)
+    sent = json.loads(body)["error"]
+    assert (status, sent["type"]) == (400, "invalid_request_error")
+    assert sent["details"] == {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
 
 
 @pytest.mark.parametrize("error", [UnsupportedParameter("no", param="n"), InvalidValue("no", param="thread")])

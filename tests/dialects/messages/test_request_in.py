@@ -6,13 +6,21 @@ import json
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 from tests.dialects.messages.client_asking import HELLO, read
 
 from antiphon.dialects.messages.request_in import request_to_hub
 from antiphon.errors import ApiError, UnsupportedParameter
 from antiphon.protocol.content import InputText
 from antiphon.protocol.items import MessageParam
-from antiphon.protocol.request import ENCRYPTED_IF_ANY, JsonSchemaFormatParam, ReasoningConfigParam, Request, TextParam
+from antiphon.protocol.request import (
+    ENCRYPTED_IF_ANY,
+    JsonSchemaFormatParam,
+    ReasoningConfigParam,
+    Request,
+    TextParam,
+    input_items,
+)
 
 
 def extra_in(request: Request) -> dict[str, Any]:
@@ -48,12 +56,38 @@ def test_settings_are_decoded() -> None:
     assert list(losses) == []
 
 
-@pytest.mark.parametrize("thread", [{"type": "create"}, {"type": "continue", "previous_message_id": "msg_1"}, {}])
-def test_thread_is_refused(thread: Any) -> None:
-    """REQ-6: without the server's stored thread, the request would mean something else."""
-    with pytest.raises(UnsupportedParameter, match="whole conversation") as caught:
+@pytest.mark.parametrize("thread", [{"type": "fork"}, {"type": "continue"}])
+def test_unknown_form_of_a_thread_is_refused(thread: Any) -> None:
+    """REQ-6."""
+    with pytest.raises(UnsupportedParameter) as caught:
         read(thread=thread)
     assert caught.value.param == "thread"
+
+
+@pytest.mark.parametrize("system", ["Be brief.", [{"type": "text", "text": "Be brief."}]])
+def test_thread_begins_with_its_tools_and_its_system_text(system: Any) -> None:
+    """API-7: as items, because later requests of the thread have only new messages."""
+    tools = [{"name": "f", "input_schema": {"type": "object"}}]
+    request, losses = read(thread={"type": "create"}, system=system, tools=tools)
+    items = input_items(request)
+    assert [type(item).__name__ for item in items] == ["AdditionalTools", "MessageParam", "MessageParam"]
+    assert (request.store, request.previous_response_id, request.tools, request.instructions) == (
+        True,
+        UNSET,
+        UNSET,
+        UNSET,
+    )
+    assert not losses
+
+
+def test_continued_thread_has_only_its_new_messages() -> None:
+    """API-7: what it repeats is in the stored conversation."""
+    thread = {"type": "continue", "previous_message_id": "msg_1"}
+    tools = [{"name": "f", "input_schema": {"type": "object"}}]
+    request, losses = read(thread=thread, system="Be brief.", tools=tools)
+    assert (request.store, request.previous_response_id, request.instructions) == (True, "resp_1", UNSET)
+    assert [type(item).__name__ for item in input_items(request)] == ["MessageParam"]
+    assert not losses
 
 
 def test_null_thread_is_accepted() -> None:

@@ -76,6 +76,7 @@ HANDLED_FIELDS: Final = {
     "chat:stream_options": {"include_usage"},
     "ollama:generate": set(),
     "messages:thinking": {"type", "budget_tokens"},
+    "messages:thread": {"type", "previous_message_id"},
     "messages:output_config": {"effort"},
     "gemini:thinkingConfig": {"thinkingBudget", "thinkingLevel", "includeThoughts"},
     "chat:reasoning": {"effort", "max_tokens", "enabled", "exclude"},

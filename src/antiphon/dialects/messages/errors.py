@@ -105,7 +105,8 @@ def _type_of_status(status: int) -> str:
 def _encode_error(type: str, message: str, code: str | None, param: str | None) -> bytes:
     if code == "context_length_exceeded" and TOO_LONG not in message.lower():
         message = f"{TOO_LONG}: {message}"
-    details = THREADS_UNSUPPORTED if (code, param) == ("unsupported_parameter", "thread") else UNSET
+    is_about_thread = (code, param) == ("unsupported_parameter", "thread") or code == "previous_response_not_found"
+    details = THREADS_UNSUPPORTED if is_about_thread else UNSET
     error = ErrorOut(type=type, message=message, details=details, code=code or UNSET, param=param or UNSET)
     return msgspec.json.encode(ErrorBodyOut(error=error))
 

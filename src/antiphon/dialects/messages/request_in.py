@@ -12,6 +12,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from antiphon.dialects.common.cache_marks import options_from_cache_control
 from antiphon.dialects.common.effort import EFFORT_OF_WORD, effort_of
+from antiphon.dialects.common.history import InstructionsAndItems
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.messages.history_in import history_to_hub
 from antiphon.dialects.messages.tools_in import parallel_tool_calls_to_hub, tool_choice_to_hub, tools_to_hub
@@ -26,6 +27,8 @@ from antiphon.dialects.messages.wire import (
 )
 from antiphon.errors import UnsupportedParameter
 from antiphon.protocol import codec
+from antiphon.protocol.content import InputText
+from antiphon.protocol.items import AdditionalTools, MessageParam
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import (
     ENCRYPTED_IF_ANY,
@@ -36,17 +39,20 @@ from antiphon.protocol.request import (
     ServiceTier,
     TextParam,
 )
+from antiphon.protocol.tools import ToolParam
 
 
 def request_to_hub(body: bytes) -> tuple[Request, Losses]:
     """Translate a client's body to a hub request, with the losses."""
     client_request: RequestIn = codec.decode_as(body, RequestIn)
-    if isinstance(client_request.thread, dict):
-        raise UnsupportedParameter(
-            "thread: this gateway does not support threads; send the whole conversation instead", param="thread"
-        )
     losses = Losses()
-    conversation = history_to_hub(client_request.system, client_request.messages, losses)
+    thread = client_request.thread or None
+    continued_id = _continued_response_id(thread)
+    system = client_request.system if continued_id is None else UNSET
+    conversation = history_to_hub(system, client_request.messages, losses)
+    tools = tools_to_hub(client_request.tools) if client_request.tools else UNSET
+    if thread is not None:
+        conversation, tools = _as_thread(conversation, tools if continued_id is None else UNSET), UNSET
     effort = _effort(client_request)
     format = _output_format(client_request, losses)
     if client_request.metadata:
@@ -55,7 +61,7 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
         model=client_request.model,
         instructions=conversation.instructions,
         input=conversation.items,
-        tools=tools_to_hub(client_request.tools) if client_request.tools else UNSET,
+        tools=tools,
         tool_choice=tool_choice_to_hub(client_request.tool_choice, client_request.tools or [], losses),
         parallel_tool_calls=parallel_tool_calls_to_hub(client_request.tool_choice),
         text=TextParam(format=format) if format else UNSET,
@@ -71,10 +77,35 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
         if client_request.cache_control
         else UNSET,
         stream=client_request.stream,
-        store=False,
+        store=thread is not None,
+        previous_response_id=UNSET if continued_id is None else continued_id,
         extra=_extra(client_request, effort),
     )
     return request, losses
+
+
+def _as_thread(conversation: InstructionsAndItems, tools: list[ToolParam] | UnsetType) -> InstructionsAndItems:
+    """The start of a thread, with its tools and system text as items: later requests do not have them, and get them
+    with the conversation."""
+    items = conversation.items
+    if conversation.instructions:
+        items = [MessageParam(role="system", content=[InputText(text=conversation.instructions)]), *items]
+    if tools:
+        items = [AdditionalTools(tools=tools), *items]
+    return InstructionsAndItems(UNSET, items)
+
+
+def _continued_response_id(thread: dict[str, Any] | None) -> str | None:
+    """The id of the response that a thread continues; None if it begins. An answer has the id of its response with
+    another prefix."""
+    match thread:
+        case None | {"type": "create"}:
+            return None
+        case {"type": "continue", "previous_message_id": str() as id}:
+            return f"resp_{id.removeprefix('msg_')}"
+        case _:
+            message = "thread: expected the type 'create', or 'continue' with previous_message_id"
+            raise UnsupportedParameter(message, param="thread")
 
 
 def _effort(client_request: RequestIn) -> ReasoningEffort | UnsetType:
@@ -129,6 +160,7 @@ def _extra(client_request: RequestIn, effort: ReasoningEffort | UnsetType) -> di
         client_request.output_format if isinstance(client_request.output_format, UnknownFormat) else UNSET
     )
     native_fields["service_tier"] = client_request.service_tier or UNSET
+    native_fields["thread"] = client_request.thread or UNSET
     encoded_fields = {
         PREFIX + name: Raw(codec.encode(value)) for name, value in native_fields.items() if value is not UNSET
     }
