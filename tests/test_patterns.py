@@ -23,7 +23,6 @@ from tests.pattern_inputs import Text, sized, texts_for
 import antiphon
 from antiphon.api.routes import ALL_ROUTES
 from antiphon.ops.metrics import Metrics
-from antiphon.trace import redactor
 
 pytestmark = pytest.mark.slow
 
@@ -54,13 +53,11 @@ ENOUGH: Final = 0.001  # seconds
 # Functions that build patterns from values known only at run time; `_made_at_run_time` has the patterns themselves.
 IN_FUNCTIONS: Final = {
     "antiphon.ops.metrics.Metrics.register_paths": "made of the routes' own paths, once",
-    "antiphon.trace.redactor._key_pattern": "made of the keys that a trace must not have",
     "antiphon.diagnosis.traits._trait_kind": "called for globals of its module, and these are found",
     "antiphon.rules.messages.models._model": "called for globals of its module, and these are found",
 }
 WAY_OF: Final = {
     "antiphon.ops.metrics.Metrics.register_paths": frozenset({"fullmatch"}),
-    "antiphon.trace.redactor._key_pattern": frozenset({"scan"}),
 }
 BY_HAND: Final[dict[str, tuple[Text, ...]]] = {
     "antiphon.dialects.common.upstream_errors.NAMED_KEY": (
@@ -179,8 +176,6 @@ def _made_at_run_time() -> Iterator[Held]:
     metrics.register_paths(ALL_ROUTES)
     for _, pattern in metrics._paths:
         yield "antiphon.ops.metrics.Metrics.register_paths", pattern
-    for secrets in [("sk-0123456789",), ("a" * 40, "aaaa/aaaa", 'a"\\b'), ("----------", "key with spaces é")]:
-        yield "antiphon.trace.redactor._key_pattern", redactor._key_pattern(secrets)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from urllib.parse import quote
 
 import msgspec
@@ -11,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from antiphon.trace.redactor import SEARCH_WINDOW, Redactor, keys_in_headers
+from antiphon.trace.redactor import Redactor, keys_in_headers
 
+SIZE = 16 * 1024
 KEY = 'sk-aB3/+="\\é😀x'
 
 
@@ -89,15 +91,31 @@ def test_data_without_keys_is_unchanged() -> None:
 
 @pytest.mark.parametrize("offset", [-20, -5, 0, 5])
 def test_redactor_removes_a_key_anywhere_in_a_long_body(offset: int) -> None:
-    data = b"x" * (3 * SEARCH_WINDOW + offset) + b"sk-\\u006cab-1234" + b"y" * SEARCH_WINDOW
-    assert (
-        Redactor(["sk-lab-1234"]).redact_data(data)
-        == b"x" * (3 * SEARCH_WINDOW + offset) + b"[removed]" + b"y" * SEARCH_WINDOW
-    )
+    data = b"x" * (3 * SIZE + offset) + b"sk-\\u006cab-1234" + b"y" * SIZE
+    assert Redactor(["sk-lab-1234"]).redact_data(data) == b"x" * (3 * SIZE + offset) + b"[removed]" + b"y" * SIZE
 
 
 def test_redactor_removes_the_longer_of_two_overlapping_keys() -> None:
     assert Redactor(["lab-key", "lab-key-and-more"]).redact_text("lab-key-and-more, lab-key") == "[removed], [removed]"
+
+
+def test_overlapping_keys_are_removed_together() -> None:
+    assert Redactor(["lab-key", "key-lab"]).redact_text("a lab-key-lab b") == "a [removed] b"
+
+
+def test_key_of_backslashes_is_removed_as_it_is() -> None:
+    redactor = Redactor(["\\" * 6])
+    assert redactor.redact_text("a " + "\\" * 6 + " b") == "a [removed] b"
+    assert redactor.redact_text("a \\\\ b") == "a \\\\ b"
+
+
+def test_redactor_caches_no_patterns_of_keys() -> None:
+    """Requests bring keys, and a pattern of each would stay in memory."""
+    re.purge()
+    for number in range(50):
+        redactor = Redactor([f"sk-request-{number}"])
+        assert redactor.redact_text(f"a sk\\u002drequest-{number} b") == "a [removed] b"
+    assert not [pattern for _, pattern, _ in vars(re)["_cache"] if "request" in repr(pattern)]
 
 
 @pytest.mark.parametrize("secrets", [[], [""], ["abc"]])

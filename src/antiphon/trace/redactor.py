@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
 from itertools import accumulate
 from typing import Final
 from urllib.parse import quote
@@ -24,11 +23,12 @@ class Redactor:
 
     def __init__(self, secrets: Iterable[str]) -> None:
         keys = sorted({key for key in secrets if len(key) >= MIN_KEY_LENGTH}, key=lambda key: (-len(key), key))
-        self._literals = [form for key in keys for form in _literal_forms(key)]
-        self._escape_signs = _escape_signs_of(keys)
-        self._key_pattern = _key_pattern(tuple(keys))
-        # A character takes at most 15 bytes: eight backslashes, `u`, four digits; twice that above U+FFFF.
-        self._max_match_bytes = max((30 * len(key) for key in keys), default=0)
+        self._literals = [form for key in keys for form in sorted(_literal_forms(key))]
+        self._unescaped_keys = [
+            key
+            for key in (_Unescaped(key.encode("utf-8", "replace")).data for key in keys)
+            if len(key) >= MIN_KEY_LENGTH
+        ]
 
     def redact_data(self, data: bytes) -> bytes:
         return _replace_spans([data], self._find_key_spans(data))[0]
@@ -57,22 +57,13 @@ class Redactor:
         return _replace_spans(pieces, self._find_spelled_spans(b"".join(pieces)))
 
     def _find_key_spans(self, data: bytes) -> list[_Span]:
-        """The spans of keys, sorted and disjoint."""
-        if not any(literal in data for literal in self._literals) and not any(
-            sign in data for sign in self._escape_signs
-        ):
-            return []
-        # The pattern is slow and holds the interpreter lock, so the search runs in small windows.
-        spans: list[_Span] = []
-        position = 0
-        while position < len(data):
-            match = self._key_pattern.search(data, position, position + SEARCH_WINDOW + self._max_match_bytes)
-            if match is not None and match.start() < position + SEARCH_WINDOW:
-                spans.append((*match.span(), REDACTION_MARK_BYTES))
-                position = match.end()
-            else:
-                position += SEARCH_WINDOW
-        return spans
+        """The spans of keys, sorted and disjoint. Keys come with requests too, so they are searched as bytes: a pattern
+        of each would be compiled, and the compiler would remember it."""
+        spans = _find_all(data, self._literals)
+        if self._unescaped_keys and b"\\" in data:
+            unescaped = _Unescaped(data)
+            spans += map(unescaped.original_span, _find_all(unescaped.data, self._unescaped_keys))
+        return [(start, end, REDACTION_MARK_BYTES) for start, end in _join_spans(spans)]
 
     def _find_spelled_spans(self, stream: bytes) -> list[_Span]:
         """The spans of parts of keys that are complete only when all `delta` or all `content` members of a stream are
@@ -133,47 +124,85 @@ def _literal_forms(secret: str) -> set[bytes]:
     return {form.encode("utf-8", "replace") for form in (secret, quoted, lowercase_quoted)}
 
 
-def _escape_signs_of(secrets: list[str]) -> list[bytes]:
-    """Byte strings that occur in any data with an escaped key. Data without them needs no slow search."""
-    characters = set("".join(secrets))
-    if not characters:
-        return []
-    unicode_sign = b"\\u00" if max(characters) < "\u0100" else b"\\u"
-    return [unicode_sign, *(b"\\" + escape.encode() for escape in SHORT_ESCAPES if escape in characters)]
+def _find_all(data: bytes, literals: list[bytes]) -> list[tuple[int, int]]:
+    """The spans of all literals in the data."""
+    spans: list[tuple[int, int]] = []
+    for literal in literals:
+        start = data.find(literal)
+        while start >= 0:
+            spans.append((start, start + len(literal)))
+            start = data.find(literal, start + len(literal))
+    return spans
 
 
-@lru_cache(maxsize=256)
-def _key_pattern(secrets: tuple[str, ...]) -> re.Pattern[bytes]:
-    forms = [
-        form
-        for secret in secrets
-        for form in (_key_spelling_pattern(secret), *map(re.escape, sorted(_literal_forms(secret))))
-    ]
-    return re.compile(b"|".join(forms) or NEVER_MATCHING)
+def _join_spans(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The spans in order; those that overlap become one."""
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
+        if joined and start < joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return joined
 
 
-def _key_spelling_pattern(secret: str) -> bytes:
-    return b"".join(map(_character_pattern, secret))
+class _Unescaped:
+    """Data without JSON escapes of any depth: `\\u0041` is its character, and all other backslashes are dropped. So a
+    key in any spelling is found in it by its unescaped form."""
+
+    def __init__(self, data: bytes) -> None:
+        self._starts: list[int] = [0]  # of the segments in the unescaped data
+        self._segments: list[tuple[int, int]] = [(0, 0)]  # start in the original; end of an escape, or 0
+        parts: list[bytes] = []
+        size = position = 0
+        while (escape := data.find(b"\\", position)) >= 0:
+            parts.append(data[position:escape])
+            size += escape - position
+            match = ESCAPE_RUN.match(data, escape)
+            assert match is not None  # it begins with a backslash
+            for character, start, end in _characters_in(match):
+                self._starts.append(size)
+                self._segments.append((start, end))
+                parts.append(character)
+                size += len(character)
+            position = match.end()
+            self._starts.append(size)
+            self._segments.append((position, 0))
+        parts.append(data[position:])
+        self.data = b"".join(parts) if position else data
+
+    def original_span(self, span: tuple[int, int]) -> tuple[int, int]:
+        """The span of the original data for a span of the unescaped data, which is not empty."""
+        first, last = (bisect_right(self._starts, index) - 1 for index in (span[0], span[1] - 1))
+        start, escape_end = self._segments[first]
+        original_start = start if escape_end else start + span[0] - self._starts[first]
+        start, escape_end = self._segments[last]
+        return original_start, escape_end or start + span[1] - self._starts[last]
 
 
-def _character_pattern(character: str) -> bytes:
-    """A pattern for a character, literal or JSON-escaped; nested JSON doubles the backslashes."""
-    literal = SHORT_ESCAPES.get(character) or re.escape(character.encode("utf-8", "replace"))
-    units = character.encode("utf-16-be", "surrogatepass").hex()
-    escaped = b"".join(rb"\\{1,8}u" + _any_case_pattern(units[start : start + 4]) for start in range(0, len(units), 4))
-    return b"(?:%b|%b)" % (literal, escaped)
-
-
-def _any_case_pattern(digits: str) -> bytes:
-    return "".join(f"[{digit}{digit.upper()}]" if digit.isalpha() else digit for digit in digits).encode()
+def _characters_in(escapes: re.Match[bytes]) -> Iterator[tuple[bytes, int, int]]:
+    """The characters of a run of escapes, each with its place in the data. Two escapes may be one character."""
+    units = list(UNICODE_ESCAPE.finditer(escapes.string, *escapes.span()))
+    index = 0
+    while index < len(units):
+        first = last = units[index]
+        code = first[1]
+        if index + 1 < len(units) and SURROGATE_PAIR.fullmatch(code + units[index + 1][1]):
+            index += 1
+            last = units[index]
+            code += last[1]
+        character = bytes.fromhex(code.decode()).decode("utf-16-be", "surrogatepass")
+        if character != "\\":  # dropped like any other backslash
+            yield character.encode("utf-8", "surrogatepass"), first.start(), last.end()
+        index += 1
 
 
 MIN_HEADER_KEY_LENGTH: Final = 8
 REDACTION_MARK_BYTES: Final = REDACTION_MARK.encode()
 STRING_MEMBER: Final = re.compile(rb'"(\w{1,40})":[ ]?"((?:[^"\\]++|\\.)*+)"')
-SEARCH_WINDOW: Final = 16 * 1024
-NEVER_MATCHING: Final = rb"(?!)"
-SHORT_ESCAPES: Final = {"/": rb"\\{0,8}/", '"': rb'\\{0,8}"', "\\": rb"\\{1,8}"}
+ESCAPE_RUN: Final = re.compile(rb"(?:\\++u[0-9a-fA-F]{4})+|\\++")
+UNICODE_ESCAPE: Final = re.compile(rb"(?<!\\)\\++u([0-9a-fA-F]{4})")
+SURROGATE_PAIR: Final = re.compile(rb"[dD][89abAB].{2}[dD][c-fC-F].{2}")
 PERCENT_ESCAPE: Final = re.compile("%[0-9A-F]{2}")
 USER_INFO: Final = re.compile(r"^([a-z][a-z0-9+.-]*://)[^/?#@]*@", re.IGNORECASE)
 KEY_PARAMETER: Final = re.compile(r"([?&](?:key|api[-_]?key|(?:access_)?token|sig(?:nature)?)=)[^&#]+", re.IGNORECASE)

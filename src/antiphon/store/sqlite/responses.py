@@ -181,8 +181,12 @@ def _select_chain(cursor: apsw.Cursor, owner: bytes, id: bytes, limit: int, drop
 
 
 def _find_numbers(cursor: apsw.Cursor, statement: str, owner: bytes, ids: Sequence[str]) -> dict[str, int]:
-    rows = fetch(cursor, statement.format(ids=",".join("?" * len(ids))), owner, *(id.encode() for id in ids))
-    return {id.decode(): seq for id, seq in rows}
+    numbers: dict[str, int] = {}
+    for start in range(0, len(ids), IDS_PER_STATEMENT):
+        batch = [id.encode() for id in ids[start : start + IDS_PER_STATEMENT]]
+        rows = fetch(cursor, statement.format(ids=",".join("?" * len(batch))), owner, *batch)
+        numbers |= {id.decode(): seq for id, seq in rows}
+    return numbers
 
 
 def _select_turn(cursor: apsw.Cursor, owner: bytes, number: int) -> StoredTurn | None:
@@ -194,16 +198,19 @@ def _select_turn(cursor: apsw.Cursor, owner: bytes, number: int) -> StoredTurn |
 def _select_outputs(
     cursor: apsw.Cursor, owner: bytes, item_ids: Sequence[str], call_ids: Sequence[str], limit: int
 ) -> list[bytes]:
-    items, calls = (",".join("?" * len(ids)) for ids in (item_ids, call_ids))
-    keys: list[bytes | int] = [
-        owner,
-        ITEM,
-        *(id.encode() for id in item_ids),
-        owner,
-        CALL,
-        *(id.encode() for id in call_ids),
-    ]
-    return [output for (output,) in fetch(cursor, SELECT_OUTPUTS.format(items=items, calls=calls), *keys, limit)]
+    numbers = {
+        seq
+        for statement, ids in ((FIRST_WITH_ITEMS, item_ids), (FIND_CALLS, call_ids))
+        for seq in _find_numbers(cursor, statement, owner, ids).values()
+    }
+    outputs: list[bytes] = []
+    for number in sorted(numbers, reverse=True):  # the newest first
+        for (size,) in fetch(cursor, OUTPUT_SIZE, number):
+            limit -= size
+        if limit < 0:
+            break
+        outputs += (output for (output,) in fetch(cursor, SELECT_OUTPUT, number))
+    return outputs[::-1]
 
 
 RESPONSE_COLUMN_COUNT: Final = 6  # number of columns before input and output
@@ -289,12 +296,9 @@ FIND_CALLS: Final = f"""
     GROUP BY id HAVING count(*) = 1
 """
 SELECT_TURN: Final = "SELECT id, input, output FROM responses CROSS JOIN turns USING (seq) WHERE seq = ? AND owner = ?"
-SELECT_OUTPUTS: Final = """
-    SELECT output FROM (
-        SELECT seq, sum(length(output)) OVER (ORDER BY seq DESC) AS total FROM turns WHERE seq IN (
-            SELECT min(seq) FROM found_by WHERE owner = ? AND kind = ? AND id IN ({items}) GROUP BY id
-            UNION SELECT min(seq) FROM found_by WHERE owner = ? AND kind = ? AND id IN ({calls})
-            GROUP BY id HAVING count(*) = 1
-        )
-    ) AS turn CROSS JOIN turns USING (seq) WHERE total <= ? ORDER BY seq
+FIRST_WITH_ITEMS: Final = f"""
+    SELECT id, min(seq) FROM found_by WHERE owner = ? AND kind = {ITEM} AND id IN ({{ids}}) GROUP BY id
 """
+OUTPUT_SIZE: Final = "SELECT length(output) FROM turns WHERE seq = ?"
+SELECT_OUTPUT: Final = "SELECT output FROM turns WHERE seq = ?"
+IDS_PER_STATEMENT: Final = 1000  # a statement has a limited number of variables
