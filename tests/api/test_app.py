@@ -52,6 +52,8 @@ def test_route_table_lists_every_path_and_which_are_public() -> None:
         "/v1/models": (["GET"], False),
         "/v1/usage": (["GET"], False),
         "/health": (["GET"], True),
+        "/livez": (["GET"], True),
+        "/readyz": (["GET"], True),
         "/openapi.json": (["GET"], True),
         "/metrics": (["GET"], False),
         "/v1/responses/input_tokens": (["POST"], False),

@@ -38,7 +38,7 @@ OPERATIONS = {
 # The errors of the other endpoints have the form of the APIs that they belong to.
 OTHERS = ("/api", "/v1/chat", "/v1/messages", "/v1/models/", "/v1/vscode", "/v1beta")
 OWN = [(path, method) for path, method in OPERATIONS if not path.startswith(OTHERS)]
-COMMON_ERRORS = {400, 403, 405, 426, 431, 500, 503}
+COMMON_ERRORS = {400, 403, 405, 408, 426, 431, 500, 503}
 
 
 def validator(name: str) -> Draft202012Validator:
@@ -294,20 +294,22 @@ def test_every_path_documents_every_status() -> None:
         ("/v1/models", "get"): {200, 401} | COMMON_ERRORS,
         ("/v1/usage", "get"): {200, 401, 404} | COMMON_ERRORS,
         ("/health", "get"): {200} | COMMON_ERRORS,
+        ("/livez", "get"): {200} | COMMON_ERRORS,
+        ("/readyz", "get"): {200} | COMMON_ERRORS,
         ("/openapi.json", "get"): {200} | COMMON_ERRORS,
         ("/metrics", "get"): {200, 401} | COMMON_ERRORS,
-        ("/v1/responses/input_tokens", "post"): {200, 401, 404, 413, 415} | COMMON_ERRORS,
+        ("/v1/responses/input_tokens", "post"): {200, 401, 404, 413, 415, 429} | COMMON_ERRORS,
         ("/", "get"): {200} | COMMON_ERRORS,
         ("/v1/chat/completions", "post"): {200, 401, 404, 413, 415, 429, 502, 504} | COMMON_ERRORS,
         ("/v1/messages", "post"): {200, 401, 404, 413, 415, 429, 502, 504, 529} | COMMON_ERRORS,
-        ("/v1/messages/count_tokens", "post"): {200, 401, 404, 413, 415} | COMMON_ERRORS,
+        ("/v1/messages/count_tokens", "post"): {200, 401, 404, 413, 415, 429} | COMMON_ERRORS,
         ("/api/chat", "post"): {200, 401, 404, 413, 415, 429, 502, 504} | COMMON_ERRORS,
         ("/api/generate", "post"): {200, 401, 404, 413, 415, 429, 502, 504} | COMMON_ERRORS,
         ("/api/show", "post"): {200, 401, 404, 413, 415} | COMMON_ERRORS,
         ("/api/tags", "get"): {200, 401} | COMMON_ERRORS,
         ("/api/version", "get"): {200, 401} | COMMON_ERRORS,
         ("/v1/vscode/chat", "post"): {200, 401, 404, 413, 415, 429, 502, 504} | COMMON_ERRORS,
-        ("/v1/vscode/count_tokens", "post"): {200, 401, 404, 413, 415} | COMMON_ERRORS,
+        ("/v1/vscode/count_tokens", "post"): {200, 401, 404, 413, 415, 429} | COMMON_ERRORS,
         ("/v1/vscode/models", "get"): {200, 401} | COMMON_ERRORS,
         ("/v1beta/models", "get"): {200, 401} | COMMON_ERRORS,
         **{
@@ -317,7 +319,7 @@ def test_every_path_documents_every_status() -> None:
                 ("", "get", ()),
                 (":generateContent", "post", (413, 415, 429, 502, 504)),
                 (":streamGenerateContent", "post", (413, 415, 429, 502, 504)),
-                (":countTokens", "post", (413, 415)),
+                (":countTokens", "post", (413, 415, 429)),
             )
         },
     }

@@ -380,7 +380,7 @@ def test_only_public_routes_answer_without_a_key(guarded: Probed, path: str, met
     """HTTP-6. Security: every route × no key, wrong key. The list of routes is the server's own."""
     no_key = answer_to(guarded, method, path)
     wrong_key = answer_to(guarded, method, path, with_key("sk-wrong"))
-    if path in ("/", "/health", "/openapi.json"):
+    if path in ("/", "/health", "/livez", "/readyz", "/openapi.json"):
         assert (no_key[0], wrong_key[0]) == (200, 200)
     else:
         assert no_key == wrong_key

@@ -593,10 +593,17 @@ class Impatient(HttpProtocol):
     stall_timeout = 0.05
 
 
-@pytest.mark.parametrize("data", [b"", b"GET", GET + b"x: y"], ids=["nothing", "a word", "most of it"])
-def test_head_timeout_closes_the_connection(data: bytes) -> None:
+def test_connection_without_a_byte_is_closed() -> None:
     with serving(Impatient) as place:
-        assert place.ask(data).status == 0
+        assert place.ask(b"").status == 0
+
+
+@pytest.mark.parametrize("data", [b"GET", GET + b"x: y"], ids=["a word", "most of it"])
+def test_late_head_is_refused_with_408(data: bytes) -> None:
+    with serving(Impatient) as place:
+        answer = place.ask(data)
+        assert answer.status == 408
+        assert b"the head of the request was not received within 1 s" in answer.body
         assert place.app.seen == []
 
 
@@ -608,14 +615,41 @@ def test_timeout_of_a_second_head_closes_after_the_first_answer() -> None:
         protocol = place.connection()
         until(lambda: protocol._is_closing)
         place.app.gate.set()
-        assert Answer(to_the_end(client)).body == b"waited"
+        received = to_the_end(client)
+        assert b"waited" in received
+        assert b"HTTP/1.1 408 " in received.partition(b"waited")[2]
 
 
-def test_body_timeout_is_refused_with_400() -> None:
+def test_late_body_is_refused_with_408_although_pieces_arrive() -> None:
+    """The timer is called by hand, so the test does not depend on the speed of this machine."""
+    with serving(Impatient) as place, place.client() as client:
+        client.sendall(b"POST /x HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n12345")
+        protocol = place.connection()
+        until(lambda: waits_for_body(protocol))
+        timer = protocol._body_timer
+        assert timer is not None
+        client.sendall(b"6")
+        until(lambda: protocol._body_timer is timer)  # a piece does not start it again
+        protocol.loop.call_soon_threadsafe(protocol._on_late_body, 300.0)
+        answer = Answer(to_the_end(client))
+        assert answer.status == 408
+        assert b"the whole body was not received within 300 s" in answer.body
+
+
+def test_timer_of_the_whole_body_ends_with_the_body(place: Place) -> None:
+    with place.client() as client:
+        client.sendall(b"POST /x HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n12345")
+        protocol = place.connection()
+        until(lambda: protocol._body_timer is not None)
+        client.sendall(b"67890")
+        until(lambda: protocol._body_timer is None)
+
+
+def test_late_piece_of_a_body_is_refused_with_408() -> None:
     """An incomplete request does not hold a connection forever."""
     with serving(Impatient) as place:
         answer = place.ask(b"POST /x HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\n12345")
-        assert answer.status == 400
+        assert answer.status == 408
         assert b"the rest of the body was not received" in answer.body
 
 

@@ -18,6 +18,7 @@ from wsproto.frame_protocol import FrameProtocol
 from antiphon.config import Config
 from antiphon.errors import ClientDisconnected
 from antiphon.http.access_policy import AccessPolicy
+from antiphon.http.body_budget import BodyBudget
 from antiphon.http.connection import HttpProtocol
 from antiphon.http.websocket import (
     MAX_FRAMES_PER_STEP,
@@ -96,6 +97,9 @@ class Line(asyncio.Transport):
         return default
 
 
+MAX_MESSAGE = 10_000_000
+
+
 class Scene:
     """One WebSocket, its transport and its clock."""
 
@@ -107,7 +111,9 @@ class Scene:
         self.limits = 0
         self.socket: WebSocket = None  # type: ignore[assignment]
         self.state = ServerState()
-        app = _App(WebSocketRoutes(AccessPolicy.from_config(Config(), {}), {"/ws": self._meet}, 10_000_000, times))
+        self.budget = BodyBudget(MAX_MESSAGE)
+        policy = AccessPolicy.from_config(Config(), {})
+        app = _App(WebSocketRoutes(policy, {"/ws": self._meet}, MAX_MESSAGE, times, self.budget))
         config = uvicorn.Config(app, http=HttpProtocol, ws="none", lifespan="off", log_config=None, proxy_headers=False)
         self.http = HttpProtocol(config=config, server_state=self.state, app_state={}, _loop=loop)
         self.line.protocol = self.http
@@ -320,7 +326,7 @@ def test_paused_client_is_pinged_but_not_disconnected() -> None:
     async def play(scene: Scene) -> None:
         scene.open()
         scene.socket.pause()
-        scene.feed(frame(1, b"x" * (READ_AHEAD + 1)))
+        scene.feed(frame(1, b"x" * MAX_MESSAGE))
         assert not scene.line.reads
         for _ in range(5):
             await scene.after(31)
@@ -328,7 +334,39 @@ def test_paused_client_is_pinged_but_not_disconnected() -> None:
         scene.socket.resume()
         await turns()
         assert scene.line.reads
-        assert scene.heard == ["x" * (READ_AHEAD + 1)]
+        assert scene.heard == ["x" * MAX_MESSAGE]
+
+    played(play)
+
+
+def test_client_that_leaves_with_megabytes_unread_is_noticed() -> None:
+    async def play(scene: Scene) -> None:
+        scene.open()
+        scene.socket.pause()
+        for _ in range(80):
+            scene.feed(frame(1, b"x" * 100_000))
+        assert scene.line.reads
+        scene.line.protocol.eof_received()
+        assert scene.gone == 1
+        scene.line.protocol.connection_lost(None)
+        assert scene.budget.used_bytes == 0
+
+    played(play)
+
+
+def test_input_behind_a_turn_is_read_within_the_budget() -> None:
+    async def play(scene: Scene) -> None:
+        scene.open()
+        assert scene.budget.try_take(MAX_MESSAGE - 2 * READ_AHEAD)
+        scene.socket.pause()
+        scene.feed(frame(1, b"x" * READ_AHEAD))
+        assert scene.line.reads
+        scene.feed(frame(1, b"x" * (2 * READ_AHEAD)))
+        assert not scene.line.reads
+        scene.socket.resume()
+        await turns()
+        assert scene.line.reads
+        assert scene.budget.used_bytes == MAX_MESSAGE - 2 * READ_AHEAD
 
     played(play)
 

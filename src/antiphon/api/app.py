@@ -19,6 +19,7 @@ from antiphon.gateway.ids import new_id
 from antiphon.gateway.request_scope import request_scope
 from antiphon.http.access_policy import AccessPolicy
 from antiphon.http.asgi import Headers, MethodNotAllowed, Receive, Scope, Send, first_header
+from antiphon.http.body_budget import BodyBudget
 from antiphon.http.exchange import Exchange
 from antiphon.http.websocket import WebSocketRoutes, WebSocketTimeouts
 from antiphon.ops.services import Services
@@ -32,11 +33,31 @@ class App:
         self._services = services
         self._access_policy = AccessPolicy.from_config(services.config, environ)
         services.metrics.register_paths(ALL_ROUTES)
+        self.body_timeout = services.config.server.body_timeout
+        self._body_budget = BodyBudget(services.config.server.unfinished_bytes)
+        services.metrics.add_gauge(
+            "antiphon_unfinished_body_bytes",
+            "Bytes of request bodies that have not arrived in full or are not prepared yet.",
+            lambda: self._body_budget.used_bytes,
+        )
         endpoints = {"/v1/responses": responses_websocket(services)}
         websocket_routes = WebSocketRoutes(
-            self._access_policy, endpoints, services.max_body, WebSocketTimeouts(lifetime=services.websocket_lifetime)
+            self._access_policy,
+            endpoints,
+            services.max_body,
+            WebSocketTimeouts(lifetime=services.websocket_lifetime),
+            self._body_budget,
         )
         self.websockets = websocket_routes if services.config.server.websocket else None
+
+    @property
+    def shutdown_delay(self) -> float:
+        """Seconds from the stop signal until the port is closed."""
+        return self._services.config.server.shutdown_delay
+
+    def stop_being_ready(self) -> None:
+        """Called at the stop signal."""
+        self._services.stop_being_ready()
 
     def start_shutdown(self) -> None:
         """Called when the server stops accepting connections."""
@@ -87,7 +108,7 @@ class App:
         id = new_id("req")
         trace = services.traces.start_trace(id) if services.traces is not None else None
         cors_headers = self._access_policy.cors_headers(scope)
-        exchange = Exchange(id, scope, receive, send, dialect_for(scope), cors_headers, trace)
+        exchange = Exchange(id, scope, receive, send, dialect_for(scope), cors_headers, trace, self._body_budget)
         if services.telemetry is not None:
             exchange.log_entry.traceparent = first_header(scope, b"traceparent").decode("latin-1")
         services.requests_in_flight += 1
@@ -95,6 +116,7 @@ class App:
             async with request_scope(services, exchange.request_scope, exchange):
                 await self._call_endpoint(exchange)
         finally:
+            exchange.release_body()
             services.requests_in_flight -= 1
 
     async def _call_endpoint(self, exchange: Exchange) -> None:

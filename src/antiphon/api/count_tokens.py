@@ -39,7 +39,8 @@ class InputTokens(Struct, frozen=True, kw_only=True):
 
 async def count_tokens(services: Services, exchange: Exchange) -> None:
     """Counts the tokens of a request."""
-    await count_body_tokens(services, exchange, await exchange.read_body(services.max_body))
+    with services.admission.admit(exchange.owner):
+        await count_body_tokens(services, exchange, await exchange.read_body(services.max_body))
 
 
 async def count_body_tokens(services: Services, exchange: Exchange, content: bytes) -> None:

@@ -14,6 +14,7 @@ COMMON_ERRORS: Final[ErrorCodes] = {
         "forbidden_origin": "requests from this origin are not allowed",
     },
     405: {"method_not_allowed": "method not allowed; this path supports GET"},
+    408: {"request_timeout": "the whole body was not received within 300 s"},
     426: {"upgrade_required": "WebSockets are disabled: send the request with POST"},
     431: {"headers_too_large": "the headers are too large"},
     500: {"internal_error": "internal error; see the log for request id req_0123"},
@@ -47,7 +48,7 @@ TURN_ERRORS: Final[dict[int, dict[str, str]]] = {
     404: {"model_not_found": "no upstream serves this model", "not_found": "the upstream answered 404"},
     413: {"request_too_large": "the body is larger than the limit"},
     415: {"unsupported_media_type": "content-type: expected 'application/json', got 'text/plain'"},
-    429: {"rate_limit_exceeded": "the upstream's rate limit is reached"},
+    429: {"rate_limit_exceeded": "too many open turns of this key, or the upstream's rate limit is reached"},
     502: {
         "upstream_unavailable": "the upstream cannot be reached",
         "upstream_invalid_response": "the upstream violated its protocol",
@@ -57,7 +58,7 @@ TURN_ERRORS: Final[dict[int, dict[str, str]]] = {
         "model_refusal": "the model refused to answer",
         "upstream_error": "the upstream failed with status 500",
     },
-    503: {"overloaded": "the upstream is overloaded", **STORAGE_ERRORS},
+    503: {"overloaded": "the gateway or the upstream is overloaded", **STORAGE_ERRORS},
     504: {"upstream_timeout": "the upstream took too long"},
 }
 # For endpoints that store a body and call no upstream.
@@ -69,7 +70,7 @@ BODY_ERRORS: Final[ErrorCodes] = {
     415: TURN_ERRORS[415],
 }
 # For endpoints that prepare a turn and do not run it.
-COUNT_ERRORS: Final[ErrorCodes] = {status: TURN_ERRORS[status] for status in (400, 404, 413, 415)}
+COUNT_ERRORS: Final[ErrorCodes] = {status: TURN_ERRORS[status] for status in (400, 404, 413, 415, 429, 503)}
 # The Messages API has its own status for an overloaded server.
 MESSAGES_TURN_ERRORS: Final[ErrorCodes] = {
     **TURN_ERRORS,
@@ -78,6 +79,7 @@ MESSAGES_TURN_ERRORS: Final[ErrorCodes] = {
 }
 UNKNOWN_MODEL_ERRORS: Final[ErrorCodes] = {404: TURN_ERRORS[404]}
 MODEL_NAME_ERRORS: Final[ErrorCodes] = {**BODY_ERRORS, **UNKNOWN_MODEL_ERRORS}
+READINESS_ERRORS: Final[ErrorCodes] = {503: {"not_ready": "not ready: the gateway is shutting down"}}
 USAGE_ERRORS: Final[ErrorCodes] = {
     404: {"not_found": "this gateway stores nothing"},
     503: {"storage_unavailable": "the usage cannot be read from the store"},

@@ -172,6 +172,7 @@ STATUS_TITLES: Final[dict[int, str]] = {
     403: "Host or origin not allowed",
     404: "Not found",
     405: "Method not allowed",
+    408: "Request not received in time",
     413: "Request too large",
     415: "Unsupported media type",
     426: "Upgrade required",

@@ -160,9 +160,10 @@ class ResponsesConnection:
                     await self._socket.wait_until_writable()
                 if isinstance(message, ApiError):
                     raise message.without_traceback()
-                turn = delivery.run(message)
-                del message  # frees memory during a long answer
-                await turn
+                with services.admission.admit(self._socket.owner):
+                    turn = delivery.run(message)
+                    del message  # frees memory during a long answer
+                    await turn
         finally:
             services.requests_in_flight -= 1
 

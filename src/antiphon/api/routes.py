@@ -28,6 +28,7 @@ from antiphon.api.documented_errors import (
     BODY_ERRORS,
     CONVERSATION_ERRORS,
     COUNT_ERRORS,
+    READINESS_ERRORS,
     STORED_RESPONSE_ERRORS,
     TURN_ERRORS,
     USAGE_ERRORS,
@@ -37,6 +38,8 @@ from antiphon.api.models import list_models
 from antiphon.api.operation import (
     LOSSES,
     Answer,
+    Endpoint,
+    ErrorCodes,
     Operation,
     Parameter,
     Route,
@@ -47,6 +50,7 @@ from antiphon.api.operation import (
 from antiphon.api.stored_responses import delete_response, get_response, list_input_items
 from antiphon.api.turn_endpoints import create_response
 from antiphon.api.usage import DAY_SCHEMA, USAGE_SCHEMA, show_usage
+from antiphon.errors import ApiError
 from antiphon.gateway.model_catalog import ModelList
 from antiphon.http.asgi import JSON
 from antiphon.http.exchange import Exchange
@@ -70,6 +74,15 @@ async def show_health(services: Services, exchange: Exchange) -> None:
     """Answers that the gateway is up. Upstreams are not checked."""
     del services
     await exchange.respond(200, [JSON], msgspec.json.encode({"status": "ok", "version": __version__}))
+
+
+async def show_readiness(services: Services, exchange: Exchange) -> None:
+    """Answers whether new requests should be sent here: not before the start is complete, not while the store is
+    unavailable, and not after a stop signal."""
+    if services.readiness.problems:
+        message = f"not ready: {'; '.join(services.readiness.problems)}"
+        raise ApiError(message, code="not_ready", status=503)
+    await show_health(services, exchange)
 
 
 async def show_metrics(services: Services, exchange: Exchange) -> None:
@@ -133,7 +146,14 @@ CONVERSATION_ID: Final = path_parameter("id", "The id of a conversation.")
 ITEM_ID: Final = path_parameter("item_id", "The id of an item in the conversation.")
 
 
-def _health(path: str, id: str) -> Operation:
+def _health(
+    path: str,
+    id: str,
+    endpoint: Endpoint = show_health,
+    summary: str = "Check whether the gateway is up",
+    description: str = "Does not check the upstream servers. Needs no key.",
+    errors: ErrorCodes = {},  # noqa: B006
+) -> Operation:
     schema = {
         "type": "object",
         "properties": {"status": {"const": "ok"}, "version": {"type": "string"}},
@@ -142,11 +162,12 @@ def _health(path: str, id: str) -> Operation:
     return Operation(
         "GET",
         path,
-        show_health,
+        endpoint,
         id=id,
-        summary="Check whether the gateway is up",
-        description="Does not check the upstream servers. Needs no key.",
+        summary=summary,
+        description=description,
         answer=json_answer("The gateway is up.", schema),
+        errors=errors,
     )
 
 
@@ -244,6 +265,16 @@ OPERATIONS: Final = (
     ),
     _health("/", "home"),
     _health("/health", "health"),
+    _health("/livez", "livez"),
+    _health(
+        "/readyz",
+        "readyz",
+        show_readiness,
+        summary="Check whether the gateway accepts new requests",
+        description="503 before the start is complete, while the store cannot be read, and from the stop signal on. "
+        "Needs no key.",
+        errors=READINESS_ERRORS,
+    ),
     Operation(
         "GET",
         "/openapi.json",
@@ -434,7 +465,7 @@ def _routes() -> dict[str, Route]:
 
 
 # Callers of these paths need no key.
-PUBLIC_PATHS: Final = frozenset({"/", "/health", "/openapi.json"})
+PUBLIC_PATHS: Final = frozenset({"/", "/health", "/livez", "/readyz", "/openapi.json"})
 ALL_ROUTES: Final = _routes()
 ROUTES: Final = {path: route for path, route in ALL_ROUTES.items() if "{" not in path}
 RESOURCE_ROUTES: Final = {path: route for path, route in ALL_ROUTES.items() if "{id}" in path}

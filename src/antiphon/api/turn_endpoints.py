@@ -40,8 +40,12 @@ from antiphon.store.interface import StoredTurn
 
 async def create_response(services: Services, exchange: Exchange) -> None:
     """`POST /v1/responses`: a turn in the dialect of the hub, streamed, whole or in the background."""
-    strict = requested_strictness(exchange.scope)
-    prepared_turn = await _prepare_turn(services, exchange, strict)
+    with services.admission.admit(exchange.owner):
+        await _create_response(services, exchange)
+
+
+async def _create_response(services: Services, exchange: Exchange) -> None:
+    prepared_turn = await _prepare_turn(services, exchange)
     if prepared_turn.queued_request is not None:
         await enqueue_response(services, exchange, prepared_turn)
         return
@@ -51,20 +55,25 @@ async def create_response(services: Services, exchange: Exchange) -> None:
 async def create_dialect_turn(services: Services, exchange: Exchange) -> None:
     """A turn in another client dialect, streamed or whole: `POST /v1/chat/completions`, `/v1/messages`,
     `/v1beta/models/{model}:generateContent` and `:streamGenerateContent`, `/v1/vscode/chat`."""
+    with services.admission.admit(exchange.owner):
+        await _create_dialect_turn(services, exchange)
+
+
+async def _create_dialect_turn(services: Services, exchange: Exchange) -> None:
     dialect = exchange.dialect
-    strict = requested_strictness(exchange.scope)
     client_headers = partial(forwarded_headers, dialect, exchange.scope)
-    prepared_turn = await _prepare_turn(services, exchange, strict, client_headers)
+    prepared_turn = await _prepare_turn(services, exchange, client_headers)
     await deliver_turn(services, exchange, prepared_turn, lambda: stream_format_for(dialect, exchange.scope))
 
 
 async def _prepare_turn(
-    services: Services, exchange: Exchange, strict: bool | None, client_headers: ClientHeaders | None = None
+    services: Services, exchange: Exchange, client_headers: ClientHeaders | None = None
 ) -> PreparedTurn:
+    strict = requested_strictness(exchange.scope)
     content = await exchange.read_body(services.max_body)
     body = ClientBody(content=content, dialect=exchange.dialect.name, path=exchange.scope["path"])
     history_source = HistorySource(owner=exchange.owner, store=services.store, limit=services.max_body)
-    return await prepare_turn(
+    prepared_turn = await prepare_turn(
         services,
         body,
         lambda _: history_source,
@@ -73,6 +82,8 @@ async def _prepare_turn(
         strict=strict,
         client_headers=client_headers,
     )
+    exchange.release_body()
+    return prepared_turn
 
 
 def _responses_stream_format(services: Services, exchange: Exchange) -> StreamFormat:

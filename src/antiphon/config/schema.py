@@ -73,6 +73,35 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             "1 MiB at once, so that they do not block others. They start when needed and end when idle.",
         ),
     ] = 2
+    max_open_turns: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1_000_000,
+            description="The number of turns that each process serves at once. Further ones are a 503 `overloaded`.",
+        ),
+    ] = 4000
+    max_open_turns_per_key: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1_000_000,
+            description="The number of turns that each process serves at once for one owner of keys. Further ones are "
+            "a 429 `rate_limit_exceeded`. Without `[[keys]]` it has no effect.",
+        ),
+    ] = 1000
+    body_timeout: Annotated[
+        Seconds,
+        Meta(description="Seconds in which a whole request body must arrive; a later one is a 408 `request_timeout`."),
+    ] = 300.0
+    max_unfinished_mib: Annotated[
+        Annotated[int, Meta(ge=1, le=1_048_576)] | None,
+        Meta(
+            description="The memory for request bodies that have not arrived in full or are not prepared yet, in MiB. "
+            "Further ones wait up to 5 s, then are a 503 `overloaded`. Absent: the larger of 256 and twice "
+            "`max_body_mib`."
+        ),
+    ] = None
     max_answer_mib: Annotated[
         int,
         Meta(
@@ -138,6 +167,20 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         float,
         Meta(ge=0, le=3600, description="Seconds that requests in flight have to finish when the server stops."),
     ] = 10.0
+    shutdown_delay: Annotated[
+        float,
+        Meta(
+            ge=0,
+            le=3600,
+            description="Seconds from a stop signal until the port is closed. Meanwhile requests are served, and "
+            "`/readyz` answers 503, so that a load balancer sends no more.",
+        ),
+    ] = 0.0
+
+    @property
+    def unfinished_bytes(self) -> int:
+        """The memory for unfinished bodies, in bytes."""
+        return (self.max_unfinished_mib or max(256, 2 * self.max_body_mib)) * 1024 * 1024
 
     def metrics_key(self, environ: Mapping[str, str]) -> str | None:
         """The key of `/metrics`, if one is configured."""

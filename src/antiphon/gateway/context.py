@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, Protocol
 
 from antiphon.gateway.client_body import InputLimits
+from antiphon.gateway.fair_queue import FairStarts
 from antiphon.gateway.model_catalog import ModelCatalog
 from antiphon.gateway.request_scope import RequestLog
 from antiphon.gateway.routes import Routes
@@ -57,6 +58,9 @@ class GatewayContext(Protocol):
 
     @property
     def models(self) -> ModelCatalog: ...
+
+    @property
+    def fair_starts(self) -> FairStarts: ...
 
     @property
     def input_limits(self) -> InputLimits: ...

@@ -138,6 +138,7 @@ class TurnPreparer:
     async def prepare(self) -> tuple[UpstreamTurn, TurnData]:
         """Prepares the turn for the current attempt. Nothing of other attempts remains in it."""
         services, host, trace = self._services, self._host, self._trace
+        await services.fair_starts.wait(host.owner)
         data, is_remote = await _prepare_data(services, self._body, host)
         turn = _make_turn(services, host, data, trace)
         if is_remote and data.can_retry:
@@ -182,6 +183,7 @@ class GatewayHost:
         self.directions: Directions
         self.target: Target
         self.archive: HistorySource
+        self.owner = log_entry.owner or ""
         self.stamps: Stamps = services.stamps
         self.seal: Seal = services.seal
         self._services = services
@@ -232,7 +234,8 @@ async def _prepare_data(services: GatewayContext, body: ClientBody, host: Gatewa
             return await prepare_data(body, host), False
         except LargeHistory:
             pass  # the whole preparation starts again, in another process
-    return await services.workers.run(prepare_data_remotely, body, answer=_answers(host)), True
+    run = services.workers.run
+    return await run(prepare_data_remotely, body, answer=_answers(host), owner=host.owner), True
 
 
 async def _prepare_retry(
@@ -240,7 +243,7 @@ async def _prepare_retry(
 ) -> RetryRequest | None:
     """Prepares a large turn again without a part that the upstream refused."""
     retry: RetryRequest | None = await services.workers.run(
-        prepare_retry_remotely, body, refused, answer=_answers(host)
+        prepare_retry_remotely, body, refused, answer=_answers(host), owner=host.owner
     )
     return retry
 

@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from antiphon.errors import ApiError
+from antiphon.gateway.fair_queue import FairSlots
 from antiphon.gateway.worker import MessageChannel
 
 Answer = Callable[..., Awaitable[Any]]  # answers what a worker asks: a name, then arguments
@@ -28,12 +29,12 @@ class WorkerDied(Exception):
 
 
 class WorkerPool:
-    """Runs jobs (`worker`) in at most `size` processes. Other jobs wait in order."""
+    """Runs jobs (`worker`) in at most `size` processes. Other jobs wait; their owners take turns."""
 
     def __init__(self, size: int, idle_seconds: float = 10.0) -> None:
         self._size = size
         self._idle_seconds = idle_seconds
-        self._slots = asyncio.Semaphore(size)
+        self._slots = FairSlots(size)
         self._threads: ThreadPoolExecutor | None = None  # started with the first worker
         self._idle_workers: list[WorkerProcess] = []
         self._busy_workers: set[WorkerProcess] = set()
@@ -44,21 +45,27 @@ class WorkerPool:
         """The processes that run now."""
         return [worker.process_id for worker in (*self._idle_workers, *self._busy_workers)]
 
-    async def run(self, job: Callable[..., Coroutine[Any, Any, T]], *arguments: Any, answer: Answer | None = None) -> T:
+    async def run(
+        self,
+        job: Callable[..., Coroutine[Any, Any, T]],
+        *arguments: Any,
+        answer: Answer | None = None,
+        owner: str = "",
+    ) -> T:
         """The result of a job, or its error. If the caller is cancelled, the job still runs to its end."""
         for _ in range(ATTEMPTS):
             try:
-                result: T = await self._run_once(job, arguments, answer)
+                result: T = await self._run_once(job, arguments, answer, owner)
             except WorkerDied:
                 continue
             return result
         raise ApiError("the request could not be prepared: its worker process ended")
 
-    async def call(self, size: int, function: Callable[..., T], *arguments: Any) -> T:
+    async def call(self, size: int, function: Callable[..., T], *arguments: Any, owner: str = "") -> T:
         """Calls a pure function, in a worker if its input has more than `LARGE_INPUT` bytes."""
         if size <= LARGE_INPUT:
             return function(*arguments)
-        return await self.run(call_function, function, arguments)
+        return await self.run(call_function, function, arguments, owner=owner)
 
     async def close(self) -> None:
         """Ends all processes."""
@@ -73,8 +80,10 @@ class WorkerPool:
         if self._threads is not None:
             self._threads.shutdown(wait=False)
 
-    async def _run_once(self, job: Callable[..., Any], arguments: tuple[Any, ...], answer: Answer | None) -> Any:
-        await self._slots.acquire()
+    async def _run_once(
+        self, job: Callable[..., Any], arguments: tuple[Any, ...], answer: Answer | None, owner: str
+    ) -> Any:
+        await self._slots.acquire(owner)
         loop = asyncio.get_running_loop()
         worker = self._idle_workers.pop() if self._idle_workers else WorkerProcess()
         self._busy_workers.add(worker)

@@ -40,6 +40,8 @@ class HttpProtocol(HttpToolsProtocol):
     head_timeout = 20.0
     #: Seconds between two pieces of a body.
     body_timeout = 60.0
+    #: Seconds for a whole body; an application with a `body_timeout` sets its own.
+    body_total_timeout = 300.0
     #: Seconds for which a client may read nothing while data is pending.
     stall_timeout = 60.0
     #: Seconds for a client to read the error that ends the connection.
@@ -59,6 +61,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._idle_since: float | None = None  # None while a request is active
         self._idle_timer: asyncio.TimerHandle | None = None
         self._input_timer: asyncio.TimerHandle | None = None
+        self._body_timer: asyncio.TimerHandle | None = None  # for the whole body
         self._stall_timer: asyncio.TimerHandle | None = None
         self._drain_timer: asyncio.TimerHandle | None = None
         self._socket: WebSocket | None = None  # set after an upgrade
@@ -79,7 +82,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._stop_timers()
 
     def _stop_timers(self) -> None:
-        for timer in (self._input_timer, self._idle_timer, self._stall_timer, self._drain_timer):
+        for timer in (self._input_timer, self._body_timer, self._idle_timer, self._stall_timer, self._drain_timer):
             if timer is not None:
                 timer.cancel()
 
@@ -222,6 +225,9 @@ class HttpProtocol(HttpToolsProtocol):
             self._is_in_head = True
             assert self._newest_cycle is not None
             self._newest_cycle.end_body()
+            if self._body_timer is not None:
+                self._body_timer.cancel()
+                self._body_timer = None
 
     def _set_target(self) -> None:
         target = _cached_target(self.url) if len(self.url) <= MAX_CACHED_URL else _target(self.url)
@@ -364,19 +370,30 @@ class HttpProtocol(HttpToolsProtocol):
             self._input_timer = self.loop.call_later(self.head_timeout, self._on_head_timeout)
         elif not self._is_in_head and not self._is_closing:
             self._input_timer = self.loop.call_later(self.body_timeout, self._on_body_timeout)
+            if self._body_timer is None:
+                timeout = getattr(self.app, "body_timeout", self.body_total_timeout)
+                self._body_timer = self.loop.call_later(timeout, self._on_late_body, timeout)
 
     def _on_head_timeout(self) -> None:
         self._input_timer = None
-        self._is_closing = True
+        if self._bytes_since_callback > 0:
+            self._refuse_input(_too_late(f"the head of the request was not received within {self.head_timeout:g} s"))
+            return
+        self._is_closing = True  # nothing was sent: there is no request to answer
         if self._current_cycle is None:
             self.transport.close()
+
+    def _on_late_body(self, timeout: float) -> None:
+        self._body_timer = None
+        if not self._is_closing:
+            self._refuse_input(_too_late(f"the whole body was not received within {timeout:g} s"))
 
     def _on_body_timeout(self) -> None:
         self._input_timer = None
         if self.flow.read_paused:  # reading is paused by us
             self._input_timer = self.loop.call_later(self.body_timeout, self._on_body_timeout)
         else:
-            self._refuse_input(ClientFault(f"the rest of the body was not received within {self.body_timeout:g} s"))
+            self._refuse_input(_too_late(f"the rest of the body was not received within {self.body_timeout:g} s"))
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -462,6 +479,10 @@ def _error_behind(error: httptools.HttpParserError) -> ApiError:
         LOG.error("failed to parse a request", exc_info=error)
         return ApiError("internal error; see the log for this request id")
     return ClientFault(f"invalid HTTP/1.1 request: {error}")
+
+
+def _too_late(message: str) -> ClientFault:
+    return ClientFault(message, code="request_timeout", status=408)
 
 
 def _too_large() -> ClientFault:

@@ -7,7 +7,7 @@ stream (HTTP-7).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from antiphon.dialects.dialect import KEEPALIVE_COMMENT, ClientDialect
@@ -28,6 +28,7 @@ from antiphon.http.asgi import (
     header_values,
     send_response,
 )
+from antiphon.http.body_budget import BodyBudget
 from antiphon.ops.services import FIRST_BYTE_TIMEOUT, KEEPALIVE_INTERVAL
 from antiphon.protocol.losses import Losses
 from antiphon.trace.writer import Trace
@@ -53,6 +54,7 @@ class Exchange:
         dialect: ClientDialect,
         extra_headers: Headers,
         trace: Trace | None = None,
+        body_budget: BodyBudget | None = None,
     ) -> None:
         self.id = id
         self.scope = scope
@@ -67,6 +69,8 @@ class Exchange:
         self.path_parameters: list[str] = []  # ids in the path
         self.is_disconnected = False  # the client disconnected
         self.is_complete = False  # the last byte of the response was written
+        self._body_budget = body_budget  # None: bodies are not counted
+        self._budgeted_bytes = 0  # of the body, while it is held
         self._send = send
         self._direct: RequestCycle | None = scope.get(DIRECT)
         self._common_headers = [(b"x-request-id", id.encode()), *extra_headers]
@@ -89,10 +93,21 @@ class Exchange:
     async def read_body(self, limit: int) -> bytes:
         """Reads the whole body and records it in the trace."""
         check_body_headers(self.scope, limit)
-        body = await read_body(self.receive, limit)
+        body = await read_body(self.receive, limit, self._take_body_bytes)
         if self.trace is not None:
             self.trace.record_client_request("POST", self.scope["path"], self.scope["headers"], body)
         return body
+
+    async def _take_body_bytes(self, size: int) -> None:
+        if self._body_budget is not None:
+            await self._body_budget.take(size)
+            self._budgeted_bytes += size
+
+    def release_body(self) -> None:
+        """The body is not held any more. Can be called several times."""
+        if self._body_budget is not None and self._budgeted_bytes:
+            self._body_budget.release(self._budgeted_bytes)
+            self._budgeted_bytes = 0
 
     async def send(self, message: Message) -> None:
         """Sends a message; adds the common headers to a head."""
@@ -314,8 +329,8 @@ def check_body_headers(scope: Scope, limit: int) -> None:
         raise _too_large(limit)
 
 
-async def read_body(receive: Receive, limit: int) -> bytes:
-    """The whole body, of any number of pieces."""
+async def read_body(receive: Receive, limit: int, take_bytes: Callable[[int], Awaitable[None]] | None = None) -> bytes:
+    """The whole body, of any number of pieces. If it has several, `take_bytes` waits for room for each."""
     message = await receive()
     if message["type"] == "http.request" and not message.get("more_body"):  # the usual case: one piece
         return _check_size(bytes(message.get("body", b"")), limit)
@@ -326,6 +341,8 @@ async def read_body(receive: Receive, limit: int) -> bytes:
         size += len(piece)
         if size > limit:
             raise _too_large(limit)
+        if take_bytes is not None:
+            await take_bytes(len(piece))
         pieces.append(piece)
         if not message.get("more_body"):
             return b"".join(pieces)

@@ -19,6 +19,7 @@ from antiphon.gateway.ids import new_id
 from antiphon.gateway.request_scope import call_listener
 from antiphon.http.access_policy import AccessPolicy, Caller
 from antiphon.http.asgi import Headers, Scope
+from antiphon.http.body_budget import BodyBudget
 from antiphon.http.websocket_protocol import (
     PING,
     BinaryMessage,
@@ -61,7 +62,9 @@ class WebSocketRoutes:
         endpoints: Mapping[str, Endpoint],
         max_message: int,
         timeouts: WebSocketTimeouts | None = None,
+        body_budget: BodyBudget | None = None,
     ) -> None:
+        self._body_budget = body_budget or BodyBudget(max_message)
         self._access_policy = access_policy
         self._endpoints = dict(endpoints)
         self._max_message = max_message
@@ -78,7 +81,7 @@ class WebSocketRoutes:
             raise ClientFault(f"no WebSocket at this path; expected {paths}", type="not_found", code="not_found")
         check_handshake(scope)
         scope["type"] = "websocket"
-        return WebSocket(scope, caller, endpoint, self._max_message, self._timeouts)
+        return WebSocket(scope, caller, endpoint, self._max_message, self._timeouts, self._body_budget)
 
 
 class WebSocket(asyncio.Protocol):
@@ -89,6 +92,7 @@ class WebSocket(asyncio.Protocol):
     """
 
     __slots__ = (
+        "_body_budget",
         "_close_timer",
         "_connections",
         "_endpoint",
@@ -99,10 +103,12 @@ class WebSocket(asyncio.Protocol):
         "_last_read_at",
         "_lifetime_timer",
         "_loop",
+        "_max_message",
         "_message_started_at",
         "_message_timer",
         "_pending_pong",
         "_pinged_at",
+        "_read_ahead_bytes",
         "_reader",
         "_silence_timer",
         "_stall_timer",
@@ -123,7 +129,13 @@ class WebSocket(asyncio.Protocol):
     )
 
     def __init__(
-        self, scope: Scope, caller: Caller, endpoint: Endpoint, max_message: int, timeouts: WebSocketTimeouts
+        self,
+        scope: Scope,
+        caller: Caller,
+        endpoint: Endpoint,
+        max_message: int,
+        timeouts: WebSocketTimeouts,
+        body_budget: BodyBudget,
     ) -> None:
         self.scope = scope
         self.owner, self.key_style = caller
@@ -147,6 +159,9 @@ class WebSocket(asyncio.Protocol):
         self._reader = FrameReader(max_message)
         self._state: Literal["open", "closing", "leaving"] = "open"
         # Reading
+        self._max_message = max_message
+        self._body_budget = body_budget
+        self._read_ahead_bytes = 0  # of the budget, for input that waits behind a turn
         self._is_paused_by_endpoint = False  # by the endpoint
         self._is_step_scheduled = False  # the frame limit of one step was reached; `_process_frames` is scheduled
         self._is_reading = True  # the state of the transport
@@ -247,6 +262,7 @@ class WebSocket(asyncio.Protocol):
         del exc  # all causes are treated alike
         self._state = "leaving"
         self._stop_timers()
+        self._take_read_ahead()  # gives it back
         self._connections.discard(self)
         self._notify_closed()
 
@@ -314,7 +330,7 @@ class WebSocket(asyncio.Protocol):
 
     def _update_reading(self) -> None:
         """Pauses the transport while unprocessed input exceeds the limit."""
-        is_full = self._is_step_scheduled or (self._is_paused_by_endpoint and self._reader.buffered_bytes > READ_AHEAD)
+        is_full = not self._take_read_ahead() or self._is_step_scheduled
         should_read = self._state == "leaving" or not is_full
         if should_read == self._is_reading or self._transport.is_closing():
             return
@@ -323,6 +339,21 @@ class WebSocket(asyncio.Protocol):
             self._transport.resume_reading()
         else:
             self._transport.pause_reading()
+
+    def _take_read_ahead(self) -> bool:
+        """Whether more input may be read. Input that waits behind a turn is read too, up to one message, because the
+        end of the connection is behind it: a client that has left is noticed only there."""
+        waiting_bytes = self._reader.buffered_bytes if self._is_paused_by_endpoint and self._state == "open" else 0
+        if waiting_bytes <= READ_AHEAD:
+            if self._read_ahead_bytes:
+                self._body_budget.release(self._read_ahead_bytes)
+                self._read_ahead_bytes = 0
+            return True
+        missing_bytes = waiting_bytes - self._read_ahead_bytes
+        if waiting_bytes > self._max_message or not self._body_budget.try_take(missing_bytes):
+            return False
+        self._read_ahead_bytes += missing_bytes
+        return True
 
     def _start_message_timer(self) -> None:
         """Starts the timer for an incomplete message. A message in one piece, the usual case, needs none."""

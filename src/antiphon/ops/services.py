@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from antiphon.config import Config, StoreConfig
+from antiphon.gateway.admission import TurnAdmission
 from antiphon.gateway.background_runner import BackgroundTimings
 from antiphon.gateway.client_body import InputLimits
+from antiphon.gateway.fair_queue import FairStarts
 from antiphon.gateway.ids import new_id, now, random_padding
 from antiphon.gateway.model_catalog import ModelCatalog
 from antiphon.gateway.routes import Routes, UpstreamAddress
@@ -26,6 +28,7 @@ from antiphon.ops.file_descriptors import watch_descriptors
 from antiphon.ops.logger import Logger
 from antiphon.ops.maintenance import MaintenanceTasks
 from antiphon.ops.metrics import Metrics, timed_store
+from antiphon.ops.readiness import Readiness, watch_store
 from antiphon.ops.retention import run_retention
 from antiphon.ops.telemetry import Telemetry, TelemetryOpener, open_telemetry
 from antiphon.ops.usage_counter import UsageCounter
@@ -95,6 +98,10 @@ class Services:
         self.output_limits = OutputLimits(
             max_bytes=config.server.max_answer_mib * MIB, max_items=config.server.max_output_items
         )
+        self.admission = TurnAdmission(
+            config.server.max_open_turns, config.server.max_open_turns_per_key if config.keys else None
+        )
+        self.readiness = Readiness()
         self.input_limits = InputLimits(max_items=config.server.max_input_items, max_tools=config.server.max_tools)
         self.store: Store | None = None  # set by `open`, if there is a store
         self.requests_in_flight = 0  # requests and turns whose answer is not finished
@@ -113,6 +120,7 @@ class Services:
         self.models = ModelCatalog(self.routes, transport, time.monotonic)
         self.stamps = Stamps(new_id, now)
         self.seal = Seal(find_sealing_keys(config, environ))
+        self.fair_starts = FairStarts()
         self.workers = WorkerPool(config.server.body_workers)
         self.pad = random_padding
         shared = SharedMetrics(metrics_folder, os.getpid()) if metrics_folder is not None else None
@@ -138,6 +146,12 @@ class Services:
             self.logger.add_listener(self.usage.count_request)
             tasks.start("retention", partial(run_retention, self.store, self.config.store, self.logger))
             tasks.start("usage", self.usage.run)
+            tasks.start("readiness", partial(watch_store, self.store, self.readiness))
+        self.readiness.set_problem("start", None)
+
+    def stop_being_ready(self) -> None:
+        """Called at the first stop signal, before the port is closed."""
+        self.readiness.set_problem("shutdown", "the gateway is shutting down")
 
     def start_shutdown(self) -> None:
         """Starts the grace period: nothing new is accepted, and everything in flight has the same time to finish."""
@@ -200,6 +214,7 @@ class Services:
             "Requests and turns in flight.",
             lambda: self.requests_in_flight,
         )
+        add_gauge("antiphon_open_turns", "Open turns.", lambda: self.admission.open_turns)
         add_gauge("antiphon_websockets", "Open WebSockets.", lambda: self.open_websockets)
         add_gauge("antiphon_background_running", "Running background responses.", self._count_running)
         add_gauge(

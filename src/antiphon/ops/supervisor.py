@@ -8,6 +8,7 @@ no process.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import multiprocessing
 import os
@@ -29,6 +30,7 @@ from uvicorn.supervisors.multiprocess import Process
 LOG: Final = logging.getLogger("antiphon.ops")
 FORCE_SIGNAL: Final = signal.SIGUSR1
 FORCE_TIMEOUT: Final = 5.0  # seconds from a forced shutdown until the supervisor kills a worker
+SHUTDOWN_TICK: Final = 0.1  # seconds between two looks for a forced shutdown
 ORPHAN_TIMEOUT: Final = 0.7  # seconds that a worker has to end its streams after the death of its supervisor
 
 
@@ -46,6 +48,17 @@ class GatewayServer(uvicorn.Server):
         await super().startup(sockets)
         if self.started and self._on_start is not None:
             self._on_start()
+
+    async def main_loop(self) -> None:
+        """Serves until a stop signal, and for the shutdown delay after it."""
+        await super().main_loop()
+        app = self.config.loaded_app
+        stop_being_ready = getattr(app, "stop_being_ready", None)
+        if stop_being_ready is not None:
+            stop_being_ready()
+        end = time.monotonic() + getattr(app, "shutdown_delay", 0.0)
+        while time.monotonic() < end and not self.force_exit:
+            await asyncio.sleep(SHUTDOWN_TICK)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.should_exit and not self._is_worker:
