@@ -10,7 +10,7 @@ LONG := 900
 # pytest caches the test modules that it compiled, which saves 10 s in every later run. This variable would forbid that.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: install run test coverage test-fast test-within test-clients test-probe test-faults test-recordings test-extension test-vscode test-install \
+.PHONY: install run test coverage test-fast test-within test-clients test-probe test-faults test-recordings test-extension test-vscode test-install test-shells \
 	test-autobahn editor check fix soak bench-hub bench-producer bench bench-against bench-peers bench-dialects bench-streams \
 	bench-store bench-client lock clean
 
@@ -75,6 +75,10 @@ test-faults: install
 # and asks the embedded model in each; takes some minutes. tools/clean_install.py measures the times.
 test-install: install
 	$(BIN)/python -m pytest -m heavy --time-limit $(LONG) tests/tools/test_clean_install.py
+
+# Tests the completion scripts in fish and zsh; bash is part of `make test`. Needs both shells.
+test-shells: install
+	$(BIN)/python -m pytest -m heavy tests/cli/test_completion.py
 
 # Plays recordings of public projects through the gateway; takes a few minutes. The recordings are not part of this
 # repository: make test-recordings CORPUS=/path/to/folder. docs/testing.md names the projects.

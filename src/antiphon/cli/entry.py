@@ -134,6 +134,7 @@ COMMANDS: Final = {
     "translate": "translate a request, a response or a recorded stream to another dialect",
     "explain": "explain why a server refuses a request, and how to fix it",
     "bridge": "turn an agent's JSON lines into a stream of events",
+    "completion": "print the completion script of a shell",
 }
 EPILOG: Final = f"""examples:
   antiphon serve                          start the gateway with the embedded model

@@ -25,6 +25,6 @@ class HelpFormatter(argparse.HelpFormatter):
         return text if "\n" in text else super()._fill_text(text, width, indent)
 
 
-MAX_COMMAND_WIDTH: Final = len("    translate")
+MAX_COMMAND_WIDTH: Final = len("    completion")
 # For every parser. Options cannot be abbreviated: a new option could break scripts that do.
 HELP_FORMAT: Final[dict[str, Any]] = {"formatter_class": HelpFormatter, "allow_abbrev": False}
