@@ -47,7 +47,7 @@ def test_probe_prints_cost_findings_and_profile() -> None:
     with vercel() as server:
         code, out, err = _run(server.base_url)
     assert code == 0
-    assert err.startswith(f"{server.base_url}, dialect responses, model mock-1\n63 to 99 requests, about ")
+    assert err.startswith(f"{server.base_url}, dialect responses, model mock-1\n67 to 125 requests, about ")
     assert "accepted  minimal request " in out
     assert "refused   tool call and its output                          400: " in out
     assert '\nabout = "http://127.0.0.1:' in out

@@ -19,6 +19,7 @@ from antiphon.probe.finding import (
     MIN_TOOL_TOKENS,
     READING_INSPECTIONS,
     Body,
+    Choice,
     Experiment,
     Inspection,
     calls_no_tool,
@@ -102,7 +103,7 @@ def _expected_requests(dialect: ServerDialectName) -> Iterator[ExpectedRequest]:
                 bodies = [_canonical({**model, **step.body})] if step.path else limited(step.body, tokens)
                 url = target.url(step.path, streams=step.streams)
                 yield from (ExpectedRequest(step.id, url, body, step.inspection) for body in bodies)
-            else:
+            elif isinstance(step, Choice):
                 every = step.body
                 for member in step.members.values():
                     every = _join(every, member)

@@ -119,7 +119,6 @@ REPORTED: Final[dict[ServerDialectName, tuple[str, ...]]] = {
         "tools.parallel",
         "format.json",
         "stream",
-        "limit.call-id",
     ),
     "chat": (
         "assistant.string",
@@ -140,7 +139,6 @@ REPORTED: Final[dict[ServerDialectName, tuple[str, ...]]] = {
         "tools.parallel",
         "tools.custom",
         "stream",
-        "limit.call-id",
     ),
     "messages": (
         "minimal",
@@ -170,8 +168,10 @@ REPORTED: Final[dict[ServerDialectName, tuple[str, ...]]] = {
         "tools.none",
         "tools.parallel",
         "stream",
+        "field.unknown",
     ),
     "ollama": (
+        "field.unknown",
         "system",
         "system.middle",
         "tools",
@@ -197,6 +197,8 @@ OPEN_CALLS: Final = ("calls.null", "calls.paired", "calls.absent")
 WITH_REASONING: Final[Settings] = {"reasoning_field": "reasoning_content", "reasoning_history": "all"}
 DECIDING: Final[dict[ServerDialectName, list[Row]]] = {
     "responses": [
+        Row("field.unknown", {"extra_fields": []}),
+        Row("cache.breakpoint", {"breakpoint_models": []}),
         Row("minimal", {"quirks": ["media_as_notes", "parts_as_strings"]}),
         Row("limit.max_output_tokens", {"lacks": ["max_output_tokens"]}),
         # Roles.
@@ -333,6 +335,20 @@ DECIDING: Final[dict[ServerDialectName, list[Row]]] = {
         Row("counts", {"counts_tokens": None}),
     ],
     "chat": [
+        Row("field.unknown", {"extra_fields": []}),
+        Row("part.unknown", {"cache_marks": "cache_control"}),
+        Row(
+            "cache.control",
+            {"cache_marks": "prompt_cache_breakpoint"},
+            {"cache_marks": "cache_control"},
+            beside=("part.unknown",),
+        ),
+        Row(
+            "cache.breakpoint",
+            NOTHING,
+            {"cache_marks": "prompt_cache_breakpoint"},
+            beside=("part.unknown", "cache.control"),
+        ),
         Row("minimal", {"text_content": "parts"}),
         Row("limit.max_tokens", {"max_tokens": "max_completion_tokens"}),
         Row("limit.max_completion_tokens", NOTHING),
@@ -406,6 +422,8 @@ DECIDING: Final[dict[ServerDialectName, list[Row]]] = {
         Row("counts", {"counts_tokens": None}),
     ],
     "messages": [
+        Row("field.unknown", {"extra_fields": []}),
+        Row("cache.control", {"quirks": ["strip_cache_control"]}),
         Row("system", {"system": None}),
         Row("system.middle", {"system": None}),
         Row("calls.paired", {"quirks": ["tool_history_as_text"]}),
@@ -580,7 +598,6 @@ STRICT: Final[dict[ServerDialectName, tuple[Callable[[], FakeServer], dict[str, 
             "calls.blocks": "'tool_result'",
             "item.unknown": "'antiphon:note'",
             "item.cache_control": "cache_control",
-            "limit.call-id": "call_id",
             "counts": "404",
         },
     ),
@@ -597,6 +614,7 @@ STRICT: Final[dict[ServerDialectName, tuple[Callable[[], FakeServer], dict[str, 
     "messages": (
         MessagesServer,
         {
+            "field.unknown": "probe_unknown_field",
             "result.alone": "toolu_probe_1",
             "result.after-text": "toolu_probe_1",
             "system.middle": '"system"',
@@ -610,6 +628,7 @@ STRICT: Final[dict[ServerDialectName, tuple[Callable[[], FakeServer], dict[str, 
     "gemini": (
         GeminiServer,
         {
+            "field.unknown": "probeUnknownField",
             "result.alone": "function response",
             "result.after-text": "function response",
             "model.last": "user role",

@@ -16,7 +16,6 @@ from antiphon.probe.samples import (
     CITY,
     EFFORTS,
     HELLO,
-    LONG_ID,
     PDF,
     PERSON,
     PNG,
@@ -119,7 +118,8 @@ SENT: Final[dict[ServerDialectName, dict[str, dict[str, Any]]]] = {
         **{f"effort.{word}": {"reasoning.effort": word} for word in EFFORTS},
         "stream": {"stream": True},
         "cut": {"max_output_tokens": 16},
-        "limit.call-id": {"input.1.call_id": LONG_ID, "input.2.call_id": LONG_ID},
+        "field.unknown": {"probe_unknown_field": 1},
+        "cache.breakpoint": {"input.0.content.0.prompt_cache_breakpoint": {"mode": "explicit"}},
         "counts": {"input.0.role": "user"},
     },
     "chat": {
@@ -180,10 +180,15 @@ SENT: Final[dict[ServerDialectName, dict[str, dict[str, Any]]]] = {
         **{f"effort.{word}": {"reasoning_effort": word} for word in EFFORTS},
         "stream": {"stream": True, "stream_options": ABSENT},
         "stream.usage": {"stream": True, "stream_options": {"include_usage": True}},
-        "limit.call-id": {"messages.1.tool_calls.0.id": LONG_ID, "messages.2.tool_call_id": LONG_ID},
+        "field.unknown": {"probe_unknown_field": 1},
+        "part.unknown": {"messages.0.content.0.probe_unknown_member": 1},
+        "cache.control": {"messages.0.content.0.cache_control": {"type": "ephemeral"}},
+        "cache.breakpoint": {"messages.0.content.0.prompt_cache_breakpoint": {"mode": "explicit"}},
         "counts": {"messages.0.role": "user"},
     },
     "messages": {
+        "field.unknown": {"probe_unknown_field": 1},
+        "cache.control": {"messages.0.content.1.cache_control": {"type": "ephemeral"}},
         "system": {"system": LONG_TEXT},
         "tools": {"tools.0.name": "get_weather", "tools.0.input_schema": CITY, "tools.0.strict": ABSENT},
         "assistant.string": {"messages.1": {"role": "assistant", "content": LONG_TEXT}},
@@ -240,6 +245,7 @@ SENT: Final[dict[ServerDialectName, dict[str, dict[str, Any]]]] = {
         "counts": {"messages.0.role": "user"},
     },
     "gemini": {
+        "field.unknown": {"probeUnknownField": 1},
         "system": {"systemInstruction.parts.0.text": LONG_TEXT},
         "tools": {
             "tools.0.functionDeclarations.0.name": "get_weather",
@@ -293,6 +299,7 @@ SENT: Final[dict[ServerDialectName, dict[str, dict[str, Any]]]] = {
         "counts": {"contents.0.role": "user"},
     },
     "ollama": {
+        "field.unknown": {"probe_unknown_field": 1},
         "system": {"messages.0": {"role": "system", "content": LONG_TEXT}, "messages.1.role": "user"},
         "system.middle": {"messages.0.role": "user", "messages.1": {"role": "system", "content": LONG_TEXT}},
         "tools": {"tools.0.function.name": "get_weather", "tools.0.function.parameters": CITY},

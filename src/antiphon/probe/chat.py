@@ -28,7 +28,18 @@ def conclude(verdicts: Verdicts) -> ProfileDraft:
         fields.append("reasoning_effort")
         draft.set_wire_if(bool(efforts), efforts=efforts)
     draft.set_wire_if(True, fields=fields)
+    draft.set_limits(verdicts)
+    draft.set_wire_if(verdicts.refuses("field.unknown"), extra_fields=[])
+    _conclude_cache(verdicts, draft)
     return draft
+
+
+def _conclude_cache(verdicts: Verdicts, draft: ProfileDraft) -> None:
+    """A server that refuses unknown members knows those that it accepts; any other may only ignore them."""
+    if verdicts.refuses("part.unknown") and verdicts.has("cache.control"):
+        draft.set_wire_if(True, cache_marks="cache_control")
+    elif verdicts.refuses("part.unknown") and verdicts.has("cache.breakpoint"):
+        draft.set_wire_if(True, cache_marks="prompt_cache_breakpoint")
 
 
 def _conclude_history(verdicts: Verdicts, draft: ProfileDraft) -> None:

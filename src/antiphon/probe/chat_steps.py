@@ -7,6 +7,7 @@ from typing import Any
 from antiphon.probe.finding import (
     LONG_TEXT,
     Body,
+    Bound,
     Choice,
     Experiment,
     Step,
@@ -25,7 +26,10 @@ from antiphon.probe.samples import (
     CITY,
     EFFORTS,
     HELLO,
-    LONG_ID,
+    LONGEST_ID,
+    LONGEST_NAME,
+    MOST_TOOLS,
+    NO_PARAMETERS,
     PDF,
     PERSON,
     PERSON_AS_JSON,
@@ -34,6 +38,9 @@ from antiphon.probe.samples import (
     WEATHER_IN_PARIS,
     WEATHER_IN_TWO_CITIES,
     TextForm,
+    long_id,
+    long_name,
+    probe_name,
 )
 
 LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
@@ -235,6 +242,7 @@ def probe_steps(form: TextForm) -> list[Step]:
             "field.parallel_tool_calls",
             "setting parallel_tool_calls",
             _request_body(paris, parallel_tool_calls=True, **tools),
+            needs=("tools",),
         ),
         Experiment("effort.low", "reasoning_effort low", {**minimal_body(form), "reasoning_effort": "low"}),
         *(_effort_experiment(effort, form) for effort in EFFORTS if effort != "low"),
@@ -247,11 +255,44 @@ def probe_steps(form: TextForm) -> list[Step]:
             needs=("stream",),
             streams=True,
         ),
-        Experiment(
+        # Limits of tools.
+        Bound(
+            "limit.tools",
+            "number of tools",
+            lambda n: _request_body(hello, tools=_many_tools(n)),
+            MOST_TOOLS,
+            ("tools",),
+        ),
+        Bound(
+            "limit.name",
+            "length of a tool name",
+            lambda n: _request_body(hello, tools=[_tool(long_name(n))]),
+            LONGEST_NAME,
+            ("tools",),
+        ),
+        Bound(
             "limit.call-id",
-            "tool call id of 100 characters",
-            _request_body(paris, _message_with_calls("", LONG_ID), _message_with_result("rain", LONG_ID), **tools),
-            needs=("calls.paired",),
+            "length of a tool call id",
+            lambda n: _request_body(
+                paris, _message_with_calls("", long_id(n)), _message_with_result("rain", long_id(n)), **tools
+            ),
+            LONGEST_ID,
+            ("calls.paired",),
+        ),
+        # Fields that the API does not have, and cache marks.
+        Experiment("field.unknown", "unknown field", {**minimal_body(form), "probe_unknown_field": 1}),
+        Experiment(
+            "part.unknown", "unknown member of a part", _request_body(_marked_message("probe_unknown_member", 1))
+        ),
+        Experiment(
+            "cache.control",
+            "cache_control on a text",
+            _request_body(_marked_message("cache_control", {"type": "ephemeral"})),
+        ),
+        Experiment(
+            "cache.breakpoint",
+            "prompt_cache_breakpoint on a text",
+            _request_body(_marked_message("prompt_cache_breakpoint", {"mode": "explicit"})),
         ),
         Experiment(
             "counts", "token count without running a turn", minimal_body(form), path="/chat/completions/input_tokens"
@@ -280,6 +321,18 @@ def _message_with_calls(content: str | None, *ids: str) -> Body:
     function = {"name": "get_weather", "arguments": ARGUMENTS}
     calls = [{"id": id, "type": "function", "function": function} for id in ids or ("call_probe_1",)]
     return {"role": "assistant", "content": content, "tool_calls": calls}
+
+
+def _tool(name: str) -> Body:
+    return {"type": "function", "function": {"name": name, "parameters": NO_PARAMETERS}}
+
+
+def _many_tools(count: int) -> list[Body]:
+    return [_tool(probe_name(number)) for number in range(count)]
+
+
+def _marked_message(name: str, value: Any) -> Body:
+    return {"role": "user", "content": [{"type": "text", "text": HELLO, name: value}]}
 
 
 def _calls_without_content() -> Body:

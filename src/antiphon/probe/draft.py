@@ -15,7 +15,9 @@ class Verdicts:
 
     def __init__(self, findings: Iterable[ProbeFinding] = (), form: TextForm = "parts") -> None:
         self.form: TextForm = form
-        self._verdicts = {finding.id: finding.verdict for finding in findings}
+        all_findings = list(findings)
+        self._verdicts = {finding.id: finding.verdict for finding in all_findings}
+        self._limits = {finding.id: finding.limit for finding in all_findings}
 
     def has(self, id: str) -> bool:
         """Whether the experiment was accepted."""
@@ -31,6 +33,10 @@ class Verdicts:
     def refuses(self, id: str) -> bool:
         """Whether the experiment was refused or not answered. A field that is only ignored does no harm."""
         return self._verdicts.get(id) in ("refused", "down")
+
+    def limit(self, id: str) -> int | None:
+        """The largest accepted number; None if no larger one was refused."""
+        return self._limits.get(id)
 
     def accepted_words(self, group: str, words: Sequence[str]) -> list[str]:
         """Return the accepted words of a group; empty if no word of the group failed."""
@@ -53,6 +59,15 @@ class ProfileDraft:
     def set_wire_if(self, condition: bool, **settings: Any) -> None:
         if condition:
             self.wire |= settings
+
+    def set_limits(self, verdicts: Verdicts, *, min_name_length: int = 16, min_id_length: int = 8) -> None:
+        """Set the limits of tools: their number, the length of their names and of the ids of their calls."""
+        tools, name, call_id = (verdicts.limit(id) for id in ("limit.tools", "limit.name", "limit.call-id"))
+        if tools:
+            self.add_quirk("limit_tools", limit=tools)
+        if call_id is not None and call_id >= min_id_length:
+            self.add_quirk("shorten_call_ids", limit=call_id)
+        self.set_wire_if(name is not None and name >= min_name_length, max_name_length=name)
 
     def toml(self, about: str, findings: Iterable[ProbeFinding]) -> str:
         """Render the TOML file, with the failed experiments as comments at its end."""

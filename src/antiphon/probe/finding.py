@@ -36,6 +36,8 @@ class ProbeFinding(Struct, frozen=True, kw_only=True):
     #: The observation, as text. Its name in JSON is part of the output of `antiphon probe --json`.
     detail: str = msgspec.field(name="said")
     evidence: Evidence | None = None
+    #: The largest accepted number, if the experiment looked for it and a larger one was refused.
+    limit: int | None = None
 
 
 class Observation(Struct, frozen=True, kw_only=True):
@@ -94,7 +96,22 @@ class Choice(Struct, frozen=True):
     needs: tuple[str, ...] = ()
 
 
-Step = Experiment | Choice
+class Bound(Struct, frozen=True):
+    """A number that servers limit, such as the number of tools. `largest` is tried first; if it is refused, the largest
+    accepted number is found by bisection."""
+
+    id: str
+    title: str
+    make_body: Callable[[int], Body]
+    largest: int
+    needs: tuple[str, ...] = ()
+
+    @property
+    def body(self) -> Body:
+        return self.make_body(self.largest)
+
+
+Step = Experiment | Choice | Bound
 
 
 # Inspections

@@ -12,6 +12,7 @@ def conclude(verdicts: Verdicts) -> ProfileDraft:
     draft.set_wire_if(verdicts.has("calls.ids"), call_ids=True)
     draft.set_wire_if(verdicts.has("model.last"), ends_with_model=True)
     draft.set_wire_if(verdicts.lacks("counts"), counts_tokens=False)
+    draft.set_limits(verdicts)
     if verdicts.lacks("calls.paired") and not verdicts.has("calls.ids"):
         draft.add_quirk("tool_history_as_text")
     if verdicts.lacks("image"):

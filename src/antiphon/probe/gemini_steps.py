@@ -7,6 +7,7 @@ from typing import Any
 from antiphon.probe.finding import (
     LONG_TEXT,
     Body,
+    Bound,
     Choice,
     Experiment,
     Step,
@@ -23,6 +24,9 @@ from antiphon.probe.samples import (
     CALL_AS_TEXT,
     CITY,
     HELLO,
+    LONGEST_ID,
+    LONGEST_NAME,
+    MOST_TOOLS,
     PDF,
     PERSON,
     PERSON_AS_JSON,
@@ -31,6 +35,9 @@ from antiphon.probe.samples import (
     WEATHER_IN_PARIS,
     WEATHER_IN_TWO_CITIES,
     TextForm,
+    long_id,
+    long_name,
+    probe_name,
 )
 
 LIMIT_NAMES = ("maxOutputTokens",)
@@ -150,6 +157,31 @@ def probe_steps(form: TextForm) -> list[Step]:
             minimal_body(form),
             {name: {"generationConfig": {name: value}} for name, value in FIELDS.items()},
         ),
+        # Limits of tools, and fields that the API does not have.
+        Bound(
+            "limit.tools",
+            "number of tools",
+            lambda n: _request_body(hello, tools=_many_tools(n)),
+            MOST_TOOLS,
+            ("tools",),
+        ),
+        Bound(
+            "limit.name",
+            "length of a tool name",
+            lambda n: _request_body(hello, tools=_named_tools(long_name(n))),
+            LONGEST_NAME,
+            ("tools",),
+        ),
+        Bound(
+            "limit.call-id",
+            "length of a tool call id",
+            lambda n: _request_body(
+                paris, _call_content(id=long_id(n)), _result_content(LONG_TEXT, id=long_id(n)), tools=TOOLS
+            ),
+            LONGEST_ID,
+            ("calls.ids",),
+        ),
+        Experiment("field.unknown", "unknown field", {**minimal_body(form), "probeUnknownField": 1}),
         # The answer.
         Experiment("stream", "streamed answer", minimal_body(form), streams=True),
         Experiment("counts", "token count without running a turn", minimal_body(form), path="/{model}:countTokens"),
@@ -204,6 +236,14 @@ def _function_tools(field: str, schema: Body) -> list[Body]:
             ]
         }
     ]
+
+
+def _named_tools(*names: str) -> list[Body]:
+    return [{"functionDeclarations": [{"name": name} for name in names]}]
+
+
+def _many_tools(count: int) -> list[Body]:
+    return _named_tools(*map(probe_name, range(count)))
 
 
 TOOLS = _function_tools("parametersJsonSchema", CITY)

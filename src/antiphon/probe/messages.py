@@ -17,6 +17,10 @@ def conclude(verdicts: Verdicts) -> ProfileDraft:
     draft.set_wire_if(verdicts.has("thinking.unsigned"), unsigned_thinking=True)
     draft.set_wire_if(verdicts.refuses("samplings"), both_samplings=False)
     draft.set_wire_if(verdicts.has("cache.auto"), auto_cache=True)
+    if verdicts.refuses("cache.control"):
+        draft.add_quirk("strip_cache_control")
+    draft.set_wire_if(verdicts.refuses("field.unknown"), extra_fields=[])
+    draft.set_limits(verdicts)
     if verdicts.lacks("calls.paired"):
         draft.add_quirk("tool_history_as_text")
     if verdicts.has("format.output_config"):

@@ -7,6 +7,7 @@ from typing import Any
 from antiphon.probe.finding import (
     LONG_TEXT,
     Body,
+    Bound,
     Choice,
     Experiment,
     Step,
@@ -22,6 +23,10 @@ from antiphon.probe.samples import (
     CALL_AS_TEXT,
     CITY,
     HELLO,
+    LONGEST_ID,
+    LONGEST_NAME,
+    MOST_TOOLS,
+    NO_PARAMETERS,
     PDF,
     PERSON,
     PERSON_AS_JSON,
@@ -30,6 +35,9 @@ from antiphon.probe.samples import (
     WEATHER_IN_PARIS,
     WEATHER_IN_TWO_CITIES,
     TextForm,
+    long_id,
+    long_name,
+    probe_name,
 )
 
 LIMIT_NAMES = ("max_tokens",)
@@ -206,7 +214,40 @@ def probe_steps(form: TextForm) -> list[Step]:
         *(_effort_experiment(effort, hello) for effort in EFFORTS if effort != "low"),
         # Settings.
         Choice("field", "setting", minimal_body(form), FIELDS),
-        Experiment("samplings", "temperature and top_p together", _request_body(hello, temperature=0.5, top_p=0.9)),
+        Experiment(
+            "samplings",
+            "temperature and top_p together",
+            _request_body(hello, temperature=0.5, top_p=0.9),
+            needs=("field.temperature", "field.top_p"),
+        ),
+        # Limits of tools, fields that the API does not have, and cache marks.
+        Bound(
+            "limit.tools",
+            "number of tools",
+            lambda n: _request_body(hello, tools=_many_tools(n)),
+            MOST_TOOLS,
+            ("tools",),
+        ),
+        Bound(
+            "limit.name",
+            "length of a tool name",
+            lambda n: _request_body(hello, tools=[_tool(long_name(n))]),
+            2 * LONGEST_NAME,
+            ("tools",),
+        ),
+        Bound(
+            "limit.call-id",
+            "length of a tool call id",
+            lambda n: _request_body(paris, _message_with_calls(long_id(n)), _message_with_results(long_id(n)), **tools),
+            LONGEST_ID,
+            ("calls.paired",),
+        ),
+        Experiment("field.unknown", "unknown field", _request_body(hello, probe_unknown_field=1)),
+        Experiment(
+            "cache.control",
+            "cache_control on a text",
+            _request_body(_user_message_with({**_text_block(HELLO), "cache_control": {"type": "ephemeral"}})),
+        ),
         Experiment(
             "cache.auto", "cache_control at the top level", _request_body(hello, cache_control={"type": "ephemeral"})
         ),
@@ -253,6 +294,14 @@ def _message_with_results(*ids: str) -> Body:
             {"type": "tool_result", "tool_use_id": id, "content": LONG_TEXT} for id in ids or ("toolu_probe_1",)
         ],
     }
+
+
+def _tool(name: str) -> Body:
+    return {"name": name, "input_schema": NO_PARAMETERS}
+
+
+def _many_tools(count: int) -> list[Body]:
+    return [_tool(probe_name(number)) for number in range(count)]
 
 
 def _reasoning_message() -> Body:

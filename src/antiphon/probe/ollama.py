@@ -11,6 +11,9 @@ def conclude(verdicts: Verdicts) -> ProfileDraft:
     draft.set_wire_if(verdicts.lacks("image"), images=False)
     draft.set_wire_if(verdicts.refuses("think"), thinking=False)
     draft.set_wire_if(verdicts.refuses("think.level"), levels=[])
+    tools = verdicts.limit("limit.tools")
+    if tools:
+        draft.add_quirk("limit_tools", limit=tools)
     if verdicts.lacks("calls.paired"):
         draft.add_quirk("tool_history_as_text")
     return draft

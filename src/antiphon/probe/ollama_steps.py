@@ -7,6 +7,7 @@ from typing import Any
 from antiphon.probe.finding import (
     LONG_TEXT,
     Body,
+    Bound,
     Choice,
     Experiment,
     Step,
@@ -20,12 +21,15 @@ from antiphon.probe.samples import (
     CALL_AS_TEXT,
     CITY,
     HELLO,
+    MOST_TOOLS,
+    NO_PARAMETERS,
     PERSON,
     PERSON_AS_JSON,
     PNG,
     RESULT_AS_TEXT,
     WEATHER_IN_PARIS,
     TextForm,
+    probe_name,
 )
 
 LIMIT_NAMES = ("num_predict",)
@@ -89,6 +93,14 @@ def probe_steps(form: TextForm) -> list[Step]:
         Choice(
             "field", "option", minimal_body(form), {name: {"options": {name: value}} for name, value in FIELDS.items()}
         ),
+        Bound(
+            "limit.tools",
+            "number of tools",
+            lambda n: _request_body(hello, tools=_many_tools(n)),
+            MOST_TOOLS,
+            ("tools",),
+        ),
+        Experiment("field.unknown", "unknown field", _request_body(hello, probe_unknown_field=1)),
         Experiment("stream", "streamed answer", {**minimal_body(form), "stream": True}, streams=True),
     ]
 
@@ -103,6 +115,11 @@ def _formed(format: Any) -> Body:
 
 def _message(role: str, text: str) -> Body:
     return {"role": role, "content": text}
+
+
+def _many_tools(count: int) -> list[Body]:
+    functions = [{"name": probe_name(number), "parameters": NO_PARAMETERS} for number in range(count)]
+    return [{"type": "function", "function": function} for function in functions]
 
 
 TOOL: Body = {

@@ -34,6 +34,9 @@ def conclude(verdicts: Verdicts) -> ProfileDraft:
     draft.set_wire_if(verdicts.lacks("tools.custom") or verdicts.lacks("item.custom-call"), extension_tools="flatten")
     draft.set_wire_if(verdicts.has("counts"), counts_tokens=True)
     draft.set_wire_if(verdicts.lacks("cut"), cut="by_usage")
+    draft.set_wire_if(verdicts.refuses("cache.breakpoint"), breakpoint_models=[])
+    draft.set_wire_if(verdicts.refuses("field.unknown"), extra_fields=[])
+    draft.set_limits(verdicts)
     _conclude_settings(verdicts, draft)
     return draft
 

@@ -7,6 +7,7 @@ from typing import Any
 from antiphon.probe.finding import (
     LONG_TEXT,
     Body,
+    Bound,
     Choice,
     Experiment,
     Step,
@@ -27,7 +28,10 @@ from antiphon.probe.samples import (
     COUNTING,
     EFFORTS,
     HELLO,
-    LONG_ID,
+    LONGEST_ID,
+    LONGEST_NAME,
+    MOST_TOOLS,
+    NO_PARAMETERS,
     PDF,
     PERSON,
     PERSON_AS_JSON,
@@ -36,6 +40,9 @@ from antiphon.probe.samples import (
     WEATHER_IN_PARIS,
     WEATHER_IN_TWO_CITIES,
     TextForm,
+    long_id,
+    long_name,
+    probe_name,
 )
 
 LIMIT_NAMES = ("max_output_tokens",)
@@ -383,11 +390,32 @@ def probe_steps(form: TextForm) -> list[Step]:
             inspection=reports_truncation,
             needs=("limit.max_output_tokens",),
         ),
-        Experiment(
+        # Limits of tools.
+        Bound(
+            "limit.tools", "number of tools", lambda n: _request(paris, tools=_many_tools(n)), MOST_TOOLS, ("tools",)
+        ),
+        Bound(
+            "limit.name",
+            "length of a tool name",
+            lambda n: _request(paris, tools=[_tool(long_name(n))]),
+            LONGEST_NAME,
+            ("tools",),
+        ),
+        Bound(
             "limit.call-id",
-            "tool call id of 100 characters",
-            _request(paris, {**CALL, "call_id": LONG_ID}, {**_output("rain"), "call_id": LONG_ID}, tools=tools),
-            needs=("calls.paired",),
+            "length of a tool call id",
+            lambda n: _request(
+                paris, {**CALL, "call_id": long_id(n)}, {**_output("rain"), "call_id": long_id(n)}, tools=tools
+            ),
+            LONGEST_ID,
+            ("calls.paired",),
+        ),
+        # Fields that the API does not have, and cache marks.
+        Experiment("field.unknown", "unknown field", {**minimal_body(form), "probe_unknown_field": 1}),
+        Experiment(
+            "cache.breakpoint",
+            "prompt_cache_breakpoint on a text",
+            _request(_marked_message("prompt_cache_breakpoint", {"mode": "explicit"})),
         ),
         Experiment("counts", "token count without running a turn", minimal_body(form), path="/responses/input_tokens"),
     ]
@@ -416,6 +444,18 @@ def _assistant_message(part_type: str) -> Body:
 
 def _user_message_with(part: Body) -> Body:
     return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": HELLO}, part]}
+
+
+def _tool(name: str) -> Body:
+    return {"type": "function", "name": name, "parameters": NO_PARAMETERS, "strict": False}
+
+
+def _many_tools(count: int) -> list[Body]:
+    return [_tool(probe_name(number)) for number in range(count)]
+
+
+def _marked_message(name: str, value: Any) -> Body:
+    return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": HELLO, name: value}]}
 
 
 def _output(text: str) -> Body:

@@ -21,6 +21,7 @@ from antiphon.probe.experiments import EXPERIMENTS
 from antiphon.probe.finding import (
     READING_INSPECTIONS,
     Body,
+    Bound,
     Choice,
     Experiment,
     Observation,
@@ -76,7 +77,10 @@ def estimate_cost(dialect: ServerDialectName) -> ProbeCost:
     experiments = [step for step in all_steps if isinstance(step, Experiment)]
     choices = [step for step in all_steps if isinstance(step, Choice)]
     min_requests = len(experiments) + len(choices) + len(EXPERIMENTS[dialect].steps.LIMIT_NAMES) + EXTRA_REQUESTS
+    bounds = [step for step in all_steps if isinstance(step, Bound)]
+    min_requests += len(bounds)
     max_requests = min_requests + sum(len(choice.members) for choice in choices) + REPEATED_REQUESTS
+    max_requests += sum(bound.largest.bit_length() for bound in bounds)
     tokens_in = sum(len(msgspec.json.encode(step.body)) for step in all_steps) // 3
     return ProbeCost(min_requests, max_requests, tokens_in, len(experiments) * USUAL_ANSWER_TOKENS)
 
@@ -249,6 +253,8 @@ class Probe:
             )
         elif isinstance(step, Experiment):
             self._record(await self._run_experiment(step, limit_name))
+        elif isinstance(step, Bound):
+            self._record(await self._find_bound(step))
         else:
             await self._run_choice(step)
 
@@ -258,20 +264,64 @@ class Probe:
         for member in choice.members.values():
             combined_body = _merge_bodies(combined_body, member)
         result = await self._send_and_recheck(self._request_body(combined_body), streams=False, path="")
-        for name, member in choice.members.items():
-            id, title = f"{choice.id}.{name}", f"{choice.title} {name}"
-            if result.verdict == "accepted":
-                self._record(
-                    ProbeFinding(
-                        id=id,
-                        title=title,
-                        verdict="accepted",
-                        detail="answered, in one request with the others",
-                        evidence=result.evidence,
-                    )
+        if result.verdict != "accepted":
+            await self._run_members(choice, result)
+            return
+        for name in choice.members:
+            self._record(
+                ProbeFinding(
+                    id=f"{choice.id}.{name}",
+                    title=f"{choice.title} {name}",
+                    verdict="accepted",
+                    detail="answered, in one request with the others",
+                    evidence=result.evidence,
                 )
+            )
+
+    async def _run_members(self, choice: Choice, combined_result: ProbeResult) -> None:
+        """Try each member alone, because any of them could be the cause of the refusal."""
+        findings = [
+            await self._run_experiment(
+                Experiment(f"{choice.id}.{name}", f"{choice.title} {name}", _merge_bodies(choice.body, member))
+            )
+            for name, member in choice.members.items()
+        ]
+        for finding in findings:
+            self._record(finding)
+        if all(finding.verdict == "accepted" for finding in findings):
+            self._record(
+                ProbeFinding(
+                    id=f"{choice.id}.together",
+                    title=f"all {choice.title}s in one request",
+                    verdict=combined_result.verdict,
+                    detail=f"each is accepted alone: {combined_result.message}",
+                    evidence=combined_result.evidence,
+                )
+            )
+
+    async def _find_bound(self, bound: Bound) -> ProbeFinding:
+        """Find the largest accepted number."""
+        result = await self._send_bound(bound, bound.largest)
+        if result.verdict != "refused":
+            detail = f"{bound.largest} accepted" if result.verdict == "accepted" else result.message
+            return ProbeFinding(
+                id=bound.id, title=bound.title, verdict=result.verdict, detail=detail, evidence=result.evidence
+            )
+        accepted, refused = 0, bound.largest
+        while refused - accepted > 1:
+            middle = (accepted + refused) // 2
+            next_result = await self._send_bound(bound, middle)
+            if next_result.verdict == "accepted":
+                accepted = middle
             else:
-                self._record(await self._run_experiment(Experiment(id, title, _merge_bodies(choice.body, member))))
+                refused, result = middle, next_result
+        detail = f"at most {accepted}: {result.message}"
+        return ProbeFinding(
+            id=bound.id, title=bound.title, verdict="refused", detail=detail, evidence=result.evidence, limit=accepted
+        )
+
+    async def _send_bound(self, bound: Bound, number: int) -> ProbeResult:
+        return await self._send_and_recheck(self._request_body(bound.make_body(number)), streams=False, path="")
 
     async def _run_experiment(self, step: Experiment, limit_name: str | None = None) -> ProbeFinding:
         body = self._request_body(

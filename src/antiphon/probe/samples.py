@@ -40,5 +40,24 @@ PDF: Final = (
     "ZHNbXS9Db3VudCAwPj5lbmRvYmoKdHJhaWxlcjw8L1Jvb3QgMSAwIFI+Pgo="
 )
 EFFORTS: Final = ("none", "minimal", "low", "medium", "high", "xhigh")
-#: An id longer than those of any server.
-LONG_ID: Final = "call_" + "x" * 95
+#: The numbers that are tried first: one tool more than the usual limit, and the longest names and ids that are sent.
+MOST_TOOLS: Final = 129
+LONGEST_NAME: Final = 64
+LONGEST_ID: Final = 64
+
+
+#: The parameters of tools that only count.
+NO_PARAMETERS: Final[dict[str, Any]] = {"type": "object", "properties": {}}
+
+
+def probe_name(number: int) -> str:
+    """The name of a tool beside others."""
+    return f"get_weather_{number}"
+
+
+def long_name(length: int) -> str:
+    return ("get_weather_" + "x" * length)[:length]
+
+
+def long_id(length: int) -> str:
+    return ("call_" + "x" * length)[:length]

@@ -62,7 +62,7 @@ def request_from_hub(request: Request, wire: ChatWire = ChatWire()) -> tuple[byt
         refuse_empty_output(request)
     refuse_several_answers(request, SEVERAL_ANSWERS)
     losses = Losses()
-    names = ToolNames.for_request(request, PLAIN_NAMES)
+    names = ToolNames.for_request(request, PLAIN_NAMES.limited(wire.max_name_length))
     forced = ForcedTools.from_request(request, names, wire, losses) if wire.forced_tools == "schema" else None
     tools = NO_TOOLS
     if not forced and (request.tools or has_additional_tools(request)):

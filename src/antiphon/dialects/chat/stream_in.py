@@ -55,7 +55,7 @@ class EventsToHub(StreamToHub):
         wire: ChatWire = ChatWire(),  # noqa: B008
     ) -> None:
         super().__init__(initial_response, stamps)
-        names = ToolNames.for_request(request, PLAIN_NAMES)
+        names = ToolNames.for_request(request, PLAIN_NAMES.limited(wire.max_name_length))
         forces_by_schema = wire.forced_tools == "schema"
         forced_tools = ForcedTools.from_request(request, names, wire, Losses()) if forces_by_schema else None
         call_reader = forced_tools.call_reader() if forced_tools else None

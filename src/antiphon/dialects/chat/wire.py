@@ -134,6 +134,8 @@ class ChatWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     )
     #: Fields that the hub does not have and the server accepts from clients of every dialect, such as `top_k`.
     extra_fields: tuple[str, ...] = ()
+    #: The longest name of a function that the server takes; longer names are replaced (REQ-8).
+    max_name_length: Annotated[int, Meta(ge=16)] = 64
 
     @property
     def wants_reasoning_back(self) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
 from antiphon.dialects.common.call_ids import MAX_CALL_ID_LENGTH
@@ -36,6 +37,16 @@ class NameRule(NamedTuple):
     legal_name: re.Pattern[str]
     illegal_characters: re.Pattern[str]
     max_length: int
+
+    def limited(self, max_length: int) -> NameRule:
+        """The rule of a server that takes names of at most `max_length` characters."""
+        return self if max_length >= self.max_length else _limited_rule(self, max_length)
+
+
+@lru_cache(maxsize=64)
+def _limited_rule(rule: NameRule, max_length: int) -> NameRule:
+    legal_name = re.compile(rf"(?=[\s\S]{{1,{max_length}}}\Z){rule.legal_name.pattern}")
+    return NameRule(legal_name, rule.illegal_characters, max_length)
 
 
 #: Servers of Chat Completions and Responses.

@@ -61,7 +61,7 @@ def request_from_hub(request: Request, wire: GeminiWire = GeminiWire()) -> tuple
     refuse_empty_output(request)
     refuse_several_answers(request, PREFIX + "candidateCount")
     losses = Losses()
-    names = ToolNames.for_request(request, GEMINI_NAMES)
+    names = ToolNames.for_request(request, GEMINI_NAMES.limited(wire.max_name_length))
     history = history_from_hub(request, names, wire, losses)
     items = input_items(request)
     if not history.contents or (history.contents[-1].role == "model" and ends_with_user_message(items)):

@@ -45,7 +45,7 @@ class EventsToHub(StreamToHub):
         wire: GeminiWire = GeminiWire(),  # noqa: B008
     ) -> None:
         super().__init__(initial_response, stamps)
-        names = ToolNames.for_request(request, GEMINI_NAMES)
+        names = ToolNames.for_request(request, GEMINI_NAMES.limited(wire.max_name_length))
         self._answer = AnswerToHub(self._writer, self.losses, names, stamps.new_id, wire.maker)
         self._usage: UsageIn | None = None
         self._finish_message = ""

@@ -10,9 +10,9 @@ are members of `generationConfig`. The dialect's own tools are unknown tools `{"
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from antiphon.dialects.common.output_limit import OutputLimit
 from antiphon.protocol.base import Shape
@@ -55,6 +55,8 @@ class GeminiWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     wants_reasoning_back: bool = True
     #: Whether the server counts tokens, at `:countTokens`.
     counts_tokens: bool = True
+    #: The longest name of a function that the server takes; longer names are replaced (REQ-8).
+    max_name_length: Annotated[int, Meta(ge=16)] = 64
     #: System texts after the start: moved to `systemInstruction`, or sent in place as a marked user text.
     system: Literal["first", "as_user"] = "as_user"
     #: Whether the last content may be the model's, which the answer then continues. If not, a user text is added.

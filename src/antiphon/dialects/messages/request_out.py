@@ -46,7 +46,7 @@ def request_from_hub(request: Request, wire: MessagesWire = MessagesWire()) -> t
     """The body for a server, with the losses."""
     refuse_several_answers(request)
     losses = Losses()
-    names = ToolNames.for_request(request, MESSAGES_NAMES)
+    names = ToolNames.for_request(request, MESSAGES_NAMES.limited(wire.max_name_length))
     offered = translate_tools_once(tools_from_hub, request, names, wire)
     losses.extend(offered.losses)
     choice = tool_choice_from_hub(request, offered.by_name, names, losses)

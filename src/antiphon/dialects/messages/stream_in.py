@@ -62,7 +62,7 @@ class EventsToHub(StreamToHub):
         wire: MessagesWire = MessagesWire(),  # noqa: B008
     ) -> None:
         super().__init__(initial_response, stamps)
-        names = ToolNames.for_request(request, MESSAGES_NAMES)
+        names = ToolNames.for_request(request, MESSAGES_NAMES.limited(wire.max_name_length))
         self._answer = AnswerToHub(self._writer, self.losses, names, stamps.new_id, wire)
         self._extra: dict[str, Raw] = dict(initial_response.extra or {})
         self._lenient_decoder: LenientDecoder | None = None

@@ -94,6 +94,8 @@ class MessagesWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     fields: tuple[str, ...] = ("temperature", "top_p", "top_k", "stop_sequences", "metadata")
     #: Fields that the hub does not have and the server accepts from clients of every dialect.
     extra_fields: tuple[str, ...] = ()
+    #: The longest name of a function that the server takes; longer names are replaced (REQ-8).
+    max_name_length: Annotated[int, Meta(ge=16)] = 128
 
     def can_think(self, model: str) -> bool:
         """Whether the model can be asked for reasoning."""

@@ -75,8 +75,10 @@ class ResponseNormalizer:
         self.item_of_event: UpstreamItem | None = None  # the item of the event that is being read
         self._max_output_tokens = request.max_output_tokens or None
         is_flat = wire.extension_tools == "flatten"
-        self._flat_names = ToolNames.for_request(request, PLAIN_NAMES) if is_flat else None
-        self._native_names = NativeNames.for_request(request)
+        self._flat_names = (
+            ToolNames.for_request(request, PLAIN_NAMES.limited(wire.max_name_length)) if is_flat else None
+        )
+        self._native_names = NativeNames.for_request(request, wire.max_name_length)
         self._initial_form = ABSENT_JSON
         self._unannounced_items: list[UpstreamItem] = []
         self._unsettled: list[UpstreamItem] = []

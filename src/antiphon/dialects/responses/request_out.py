@@ -60,7 +60,7 @@ def request_from_hub(request: Request, wire: ResponsesWire = ResponsesWire()) ->
     accepts_marks = matches_any(request.model or "", wire.breakpoint_models)
     request = _with_cache_options(_without_tool_marks(request, losses), accepts_marks, losses)
     has_tools = bool(request.tools)
-    tools = FlatTools(request, losses) if wire.extension_tools == "flatten" else NativeTools(request)
+    tools = FlatTools(request, wire, losses) if wire.extension_tools == "flatten" else NativeTools(request, wire)
     if isinstance(request.input, list):
         request = InputRewriter(wire, losses, tools, accepts_marks).rewrite(request, request.input)
     request = tools.rewrite_request(request)

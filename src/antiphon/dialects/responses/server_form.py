@@ -135,7 +135,8 @@ class ServerForm:
         changed = [name for name in CLIENT_SETTINGS if getattr(sent, name) != getattr(self._initial_response, name)]
         changed += [name for name in CLIENT_SETTINGS if name in self._wire.lacks]
         sends_other_tools = (
-            self._wire.extension_tools == "flatten" or not NativeNames.for_request(self._request).is_identity
+            self._wire.extension_tools == "flatten"
+            or not NativeNames.for_request(self._request, self._wire.max_name_length).is_identity
         )
         return [*changed, "tools", "tool_choice"] if sends_other_tools else changed
 

@@ -27,6 +27,7 @@ from antiphon.dialects.common.tool_names import (
     tools_of_request,
 )
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
+from antiphon.dialects.responses.wire import ResponsesWire
 from antiphon.protocol.items import (
     AdditionalTools,
     CompactionTrigger,
@@ -63,23 +64,24 @@ Choice = TypeVar("Choice", bound=SpecificFunction | SpecificCustom | UnknownTool
 class NativeNames:
     """The names of tools on servers that support custom tools and namespaces. Each namespace has its own names."""
 
-    def __init__(self, tools: Sequence[ToolParam]) -> None:
+    def __init__(self, tools: Sequence[ToolParam], max_name_length: int) -> None:
         tools_of: dict[str | None, list[ToolParam]] = {None: []}
         for tool in tools:
             if isinstance(tool, NamespaceTool):
                 tools_of.setdefault(tool.name, []).extend(tool.tools)
             else:
                 tools_of[None].append(tool)
-        self._names = {namespace: ToolNames(members, PLAIN_NAMES) for namespace, members in tools_of.items()}
+        rule = PLAIN_NAMES.limited(max_name_length)
+        self._names = {namespace: ToolNames(members, rule) for namespace, members in tools_of.items()}
         self.is_identity = all(names.is_identity for names in self._names.values())
 
     @classmethod
-    def for_request(cls, request: Request) -> NativeNames:
+    def for_request(cls, request: Request, max_name_length: int) -> NativeNames:
         """The names of all tools of the request, in `tools` or in `additional_tools` items."""
         tools = request.tools
         if type(tools) is not ToolList or has_additional_tools(request):
-            return cls(tools_of_request(request))
-        return tools.derive_once(cls, lambda: cls(tools))
+            return cls(tools_of_request(request), max_name_length)
+        return tools.derive_once((cls, max_name_length), lambda: cls(tools, max_name_length))
 
     def wire_name(self, key: ToolKey) -> str:
         """The name that the server gets for a tool. Its kind and its namespace stay."""
@@ -95,8 +97,8 @@ class NativeNames:
 class NativeTools:
     """Replaces names that the server refuses. Everything else of tools, calls and choices stays."""
 
-    def __init__(self, request: Request) -> None:
-        self._names = NativeNames.for_request(request)
+    def __init__(self, request: Request, wire: ResponsesWire) -> None:
+        self._names = NativeNames.for_request(request, wire.max_name_length)
 
     def rewrite_request(self, request: Request) -> Request:
         """Rename the tools and the tool choice of the request."""
@@ -157,8 +159,8 @@ class NativeTools:
 class FlatTools:
     """The tools of one request as plain functions, by their names on the wire."""
 
-    def __init__(self, request: Request, losses: Losses) -> None:
-        self._names = ToolNames.for_request(request, PLAIN_NAMES)
+    def __init__(self, request: Request, wire: ResponsesWire, losses: Losses) -> None:
+        self._names = ToolNames.for_request(request, PLAIN_NAMES.limited(wire.max_name_length))
         self._losses = losses
         self._offered_tools: ToolsByName[ToolParam] = ToolsByName(losses)
         self._offer_tools(request.tools or (), "tools")

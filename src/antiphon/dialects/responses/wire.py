@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from antiphon.dialects.common.model_names import WILDCARD, matches_any
@@ -53,6 +53,8 @@ class ResponsesWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     breakpoint_models: tuple[str, ...] = (WILDCARD,)
     #: Fields that the API does not have and the server accepts from clients of every dialect, such as `top_k`.
     extra_fields: tuple[str, ...] = ()
+    #: The longest name of a function that the server takes; longer names are replaced (REQ-8).
+    max_name_length: Annotated[int, Meta(ge=16)] = 64
     #: Request fields that the server does not accept. Each is reported as a loss.
     lacks: list[str] = []
     #: A stream without a terminal event fails ("terminal"), or completes if all items are done ("items").

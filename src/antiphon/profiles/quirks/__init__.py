@@ -32,6 +32,12 @@ from antiphon.profiles.quirks.roles import (
 )
 from antiphon.profiles.quirks.settings import ShortenUserOptions, shorten_user
 from antiphon.profiles.quirks.tool_history import tool_history_as_text, tool_results_in_user_messages
+from antiphon.profiles.quirks.tool_limits import (
+    LimitToolsOptions,
+    ShortenCallIdsOptions,
+    limit_tools,
+    shorten_call_ids,
+)
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 
@@ -51,11 +57,13 @@ QUIRKS: Final[dict[str, QuirkDefinition]] = {
     "files_as_notes": QuirkDefinition(files_as_notes),
     "images_as_notes": QuirkDefinition(images_as_notes),
     "instructions_to_system": QuirkDefinition(instructions_to_system, InstructionsToSystemOptions),
+    "limit_tools": QuirkDefinition(limit_tools, LimitToolsOptions),
     "media_as_notes": QuirkDefinition(media_as_notes),
     "only_items": QuirkDefinition(only_items, OnlyItemsOptions),
     "open_reasoning": QuirkDefinition(open_reasoning),
     "parts_as_strings": QuirkDefinition(parts_as_strings),
     "reasoning_as_text": QuirkDefinition(reasoning_as_text, ReasoningAsTextOptions),
+    "shorten_call_ids": QuirkDefinition(shorten_call_ids, ShortenCallIdsOptions),
     "shorten_user": QuirkDefinition(shorten_user, ShortenUserOptions),
     "strings_as_parts": QuirkDefinition(strings_as_parts, StringsAsPartsOptions),
     "strip_cache_control": QuirkDefinition(strip_cache_control, StripCacheControlOptions),
