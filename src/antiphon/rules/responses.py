@@ -326,7 +326,7 @@ def _check_tools(tools: Any, own_tools: Collection[str], report: Report) -> set[
 
 
 def _check_deferred_tools(tools: list[Any], report: Report) -> None:
-    # OpenAI refuses deferred tools without its own search for them, which loads them.
+    # The provider refuses deferred tools without its own search for them, which loads them.
     if any(type_of(tool) == "tool_search" for tool in tools):
         return
     for index, tool in enumerate(tools):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -144,6 +145,15 @@ def test_duplicate_tool_is_sent_once_and_the_last_counts() -> None:
     newer = FunctionToolParam(name="search", description="finds more", parameters=SCHEMA, strict=True)
     assert tools(SEARCH, SEARCH) == (tools(SEARCH)[0], [])
     assert tools(SEARCH, newer) == (tools(newer)[0], ["tools[0]"])
+
+
+def test_tools_that_the_server_runs_itself_are_sent_as_they_are() -> None:
+    own = UnknownTool(kind="acme:search", raw=Raw(b'{"type":"acme:search","parameters":{}}'))
+    other = UnknownTool(kind="other:search", raw=Raw(b'{"type":"other:search"}'))
+    request = Request(model="m", input="q", tools=[own, other])
+    body, losses = request_from_hub(request, ChatWire(own_tools=("acme:*",)))
+    assert json.loads(body)["tools"] == [{"type": "acme:search", "parameters": {}}]
+    assert [loss.path for loss in losses] == ["tools[1]"]
 
 
 def test_hosted_and_unknown_tools_are_losses() -> None:

@@ -16,6 +16,7 @@ from tests.generate.conversations import marks_of, requests
 
 from antiphon.dialects.gemini.wire import GeminiWire, ModelLevels
 from antiphon.errors import InvalidValue, UnsupportedParameter
+from antiphon.profiles import load_profile
 from antiphon.protocol import codec
 from antiphon.protocol.items import MessageParam
 from antiphon.protocol.losses import Losses
@@ -291,6 +292,24 @@ def test_output_schema_is_sent_in_the_form_of_the_server() -> None:
         "properties": {"n": {"type": "INTEGER"}},
         "required": ["n"],
     }
+
+
+@pytest.mark.parametrize(
+    ("model", "is_wide"), [("gemini-3-pro-preview", True), ("gemini-9", True), ("gemini-2.5-pro", False)]
+)
+def test_output_schema_has_what_the_model_accepts(model: str, is_wide: bool) -> None:
+    """REQ-1: references may be recursive; `default` and `pattern` from the third generation on."""
+    node = {"type": "object", "properties": {"next": {"anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]}}}
+    name = {"type": "string", "pattern": "a+", "default": "a"}
+    properties = {"name": name, "node": {"$ref": "#/$defs/node"}}
+    schema = {"type": "object", "properties": properties, "$defs": {"node": node}}
+    format = JsonSchemaFormatParam(name="n", schema=schema)
+    wire: Any = load_profile("google").wire
+    body, losses = send(Request(model=model, input="q", text=TextParam(format=format)), wire)
+    sent = judged(body)["generationConfig"]["responseJsonSchema"]
+    assert sent["$defs"] == {"node": node}
+    assert sent["properties"]["name"] == (name if is_wide else {"type": "string"})
+    assert (list(losses) == []) == is_wide
 
 
 def test_format_description_is_in_the_schema() -> None:

@@ -12,6 +12,7 @@ from tests.dialects.messages.test_history_out import assistant, call, output, th
 
 from antiphon.dialects.messages import request_from_hub
 from antiphon.dialects.messages.wire import MessagesWire, ModelThinking
+from antiphon.profiles import load_profile
 from antiphon.protocol.request import ReasoningConfigParam, Request
 from antiphon.protocol.tools import FunctionToolParam
 
@@ -126,11 +127,35 @@ def test_thinking_of_unknown_kind_is_passed_through() -> None:
 
 
 def test_forced_call_switches_thinking_off() -> None:
-    """F-4: servers refuse both together."""
+    """F-4: servers refuse a budget beside it, and models before 4.6 all thinking."""
     tools = [FunctionToolParam(name="look")]
-    assert sent(RICH, tools=tools, tool_choice="required") == (({"type": "disabled"}, None), ["thinking"])
+    assert sent(BUDGET, tools=tools, tool_choice="required") == (({"type": "disabled"}, None), ["thinking"])
+    assert sent(LOW, tools=tools, tool_choice="required")[0] == ({"type": "between_tools"}, None)
     assert sent(RICH, tools=tools, tool_choice="auto")[1] == []
     assert sent(LOW, effort="none", tools=tools, tool_choice="required") == (({"type": "between_tools"}, None), [])
+
+
+def test_adaptive_thinking_stays_beside_a_forced_call_of_newer_models() -> None:
+    tools = [FunctionToolParam(name="look")]
+    assert sent(RICH, tools=tools, tool_choice="required") == (({"type": "adaptive"}, {"effort": "high"}), [])
+
+
+@pytest.mark.parametrize(
+    ("model", "thinking"),
+    [
+        ("claude-opus-4-6", {"type": "adaptive"}),
+        ("claude-sonnet-4-6", {"type": "adaptive"}),
+        ("claude-opus-4-8", {"type": "adaptive"}),
+        ("claude-sonnet-9", {"type": "adaptive"}),
+        ("other", {"type": "adaptive"}),
+        ("claude-opus-4-5", {"type": "disabled"}),
+        ("claude-opus-5-5", None),
+    ],
+)
+def test_profile_knows_the_models_whose_calls_can_be_forced(model: str, thinking: Any) -> None:
+    wire: Any = load_profile("anthropic").wire
+    tools = [FunctionToolParam(name="look")]
+    assert sent(wire, model=model, tools=tools, tool_choice="required")[0][0] == thinking
 
 
 def test_forced_call_cannot_switch_off_a_model_that_always_thinks() -> None:

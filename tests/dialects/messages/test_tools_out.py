@@ -70,7 +70,15 @@ def test_strict_function_is_strict_if_supported() -> None:
     }
     assert lost == []
     assert sent(strict, wire=MessagesWire())[1] == ["tools[0].strict"]
-    assert sent(FunctionToolParam(name="look", strict=True))[1] == ["tools[0].strict"]
+    open_schema = {"type": "object", "additionalProperties": True}
+    assert sent(FunctionToolParam(name="look", parameters=open_schema, strict=True))[1] == ["tools[0].strict"]
+
+
+@pytest.mark.parametrize("schema", [None, {"type": "object"}, {"type": "object", "properties": {}, "required": []}])
+def test_strict_function_may_have_no_properties(schema: Any) -> None:
+    body, lost = sent(FunctionToolParam(name="look", parameters=schema, strict=True))
+    assert (body["tools"][0]["strict"], lost) == (True, [])
+    assert body["tools"][0]["input_schema"]["additionalProperties"] is False
 
 
 def test_custom_tool_is_a_function_of_one_string_with_its_grammar_described() -> None:
@@ -130,8 +138,8 @@ def test_native_tool_fields_are_sent() -> None:
     assert (body["tools"][0]["cache_control"], lost) == ({"type": "ephemeral"}, ["tools[0].note"])
 
 
-def test_defer_loading_is_sent_only_with_a_tool_search_tool() -> None:
-    """F-4."""
+def test_defer_loading_is_sent_only_with_a_search() -> None:
+    """F-4: the server's search, or a tool of the client that finds deferred tools. Another API's search is lost."""
     later = FunctionToolParam(name="look", defer_loading=True)
     finder = UnknownTool(
         kind="tool_search_tool_regex_20251119",
@@ -140,6 +148,11 @@ def test_defer_loading_is_sent_only_with_a_tool_search_tool() -> None:
     assert sent(later)[1] == ["tools[0].defer_loading"]
     body, lost = sent(finder, later)
     assert (body["tools"][1]["defer_loading"], lost) == (True, [])
+    own_search = FunctionToolParam(name="find_tools")
+    body, lost = sent(own_search, later)
+    assert (body["tools"][1]["defer_loading"], lost) == (True, [])
+    foreign_search = UnknownTool(kind="tool_search", raw=Raw(b'{"type":"tool_search"}'))
+    assert sorted(sent(own_search, later, foreign_search)[1]) == ["tools[1].defer_loading", "tools[2]"]
 
 
 def test_tools_are_translated_once_for_each_server() -> None:

@@ -434,9 +434,9 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         {**choice(type="auto"), **BUDGET},
     ),
     "a forced tool that is thought about": (
-        {**choice(type="tool", name="f"), **ADAPTIVE},
+        {**choice(type="tool", name="f"), **ADAPTIVE, "model": "claude-opus-5-5"},
         "forces tool use",
-        {**choice(type="none"), **ADAPTIVE},
+        {**choice(type="tool", name="f"), **ADAPTIVE, "model": "claude-opus-4-6"},
     ),
     # The form of the output.
     "an unknown effort": (

@@ -53,7 +53,7 @@ class ForcedTools(Struct, frozen=True):
         # Custom tools are sent as functions, because only functions have a schema.
         offered = tools_from_hub(request, names, replace(wire, custom_tools="function"), tool_losses)
         forced_names = _forced_names(request.tool_choice, offered, names)
-        tools = {name: tool for name, tool in offered.items() if name in forced_names}
+        tools = {name: tool for name, tool in offered.items() if name in forced_names and isinstance(tool, ToolOut)}
         if not tools:
             return None
         losses.extend(tool_losses)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Final, assert_never
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Raw, UnsetType
 
 from antiphon.dialects.chat.wire import (
     ChatWire,
@@ -20,6 +20,7 @@ from antiphon.dialects.chat.wire import (
     ToolOut,
 )
 from antiphon.dialects.common import freeform_tools
+from antiphon.dialects.common.model_names import matches_any
 from antiphon.dialects.common.offered_tools import ToolsByName, tools_with_paths
 from antiphon.dialects.common.placeholders import type_of
 from antiphon.dialects.common.tool_names import ToolNames, ToolRef
@@ -37,13 +38,14 @@ from antiphon.protocol.tools import (
     TextFormatOfTool,
     ToolChoiceParam,
     ToolChoiceValue,
+    UnknownTool,
     UnknownToolChoice,
 )
 
 
-def tools_from_hub(request: Request, names: ToolNames, wire: ChatWire, losses: Losses) -> dict[str, ToolOut]:
+def tools_from_hub(request: Request, names: ToolNames, wire: ChatWire, losses: Losses) -> dict[str, ToolOut | Raw]:
     """Every tool that can be offered, by the name it is sent under. Offered twice, the last one counts."""
-    sent: ToolsByName[ToolOut] = ToolsByName(losses)
+    sent: ToolsByName[ToolOut | Raw] = ToolsByName(losses)
     for path, tool, namespace in tools_with_paths(request, losses, "the API has no namespaces of tools"):
         match tool:
             case FunctionToolParam():
@@ -52,6 +54,9 @@ def tools_from_hub(request: Request, names: ToolNames, wire: ChatWire, losses: L
             case CustomTool():
                 name = names.wire_name(("custom", tool.name, namespace))
                 offered = _custom_tool(tool, name, path, wire, losses)
+            case UnknownTool() if matches_any(tool.kind, wire.own_tools):
+                sent.add(tool.kind, tool.raw, path)
+                continue
             case _:
                 losses.add(path, f"a tool of type {type_of(tool)!r}", "the API has no equivalent")
                 continue

@@ -112,6 +112,8 @@ class ChatWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     free_tools: bool = True
     #: Whether function tools may have `strict`.
     strict_tools: bool = True
+    #: Patterns of the types of tools that the server runs itself.
+    own_tools: tuple[str, ...] = ()
     #: Whether the server accepts `stream_options.include_usage`.
     stream_usage: bool = True
     #: The form of cache marks: `prompt_cache_breakpoint` on parts, `cache_control` on texts, or none (E-4).

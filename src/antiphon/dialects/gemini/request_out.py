@@ -30,7 +30,7 @@ from antiphon.dialects.common.request_fields import (
 from antiphon.dialects.common.tool_names import GEMINI_NAMES, ToolNames
 from antiphon.dialects.common.unknown_fields import is_handled_by_gateway
 from antiphon.dialects.gemini.history_out import history_from_hub
-from antiphon.dialects.gemini.tools_out import OPENAPI_SUBSET, OUTPUT_SUBSET, ToolsFromHub
+from antiphon.dialects.gemini.tools_out import OPENAPI_SUBSET, OUTPUT_SUBSET, WIDE_OUTPUT_SUBSET, ToolsFromHub
 from antiphon.dialects.gemini.wire import (
     PREFIX,
     TOP_LEVEL_FIELDS,
@@ -180,8 +180,10 @@ def _add_format(
         return msgspec.structs.replace(
             json_settings, response_schema=narrow_schema(schema, OPENAPI_SUBSET, "text.format.schema", losses)
         )
+    is_basic = _model(request).startswith(wire.basic_schema_models)
+    subset = OUTPUT_SUBSET if is_basic else WIDE_OUTPUT_SUBSET
     return msgspec.structs.replace(
-        json_settings, response_json_schema=narrow_schema(schema, OUTPUT_SUBSET, "text.format.schema", losses)
+        json_settings, response_json_schema=narrow_schema(schema, subset, "text.format.schema", losses)
     )
 
 

@@ -240,3 +240,7 @@ OUTPUT_SUBSET: Final = Narrowing(
     ),
     references="inline_unless_plain",
 )
+#: The same for newer models.
+WIDE_OUTPUT_SUBSET: Final = replace(
+    OUTPUT_SUBSET, keywords=(OUTPUT_SUBSET.keywords or frozenset()) | {"default", "pattern"}
+)

@@ -68,6 +68,8 @@ class GeminiWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     #: Name prefixes of models that accept media inside a tool result. For other models, media are moved after all
     #: results.
     result_media_models: tuple[str, ...] = ()
+    #: The starts of names of models whose output schemas have no `default` and no `pattern`; "": all models.
+    basic_schema_models: tuple[str, ...] = ("",)
     #: Tool outputs without a call: refuse the request, add the call, or send the output as text.
     orphan_outputs: Literal["error", "synthesize", "text"] = "error"
     #: Schemas of tools and output: JSON schema, or narrowed to the older form of the API.

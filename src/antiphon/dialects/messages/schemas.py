@@ -27,6 +27,15 @@ def enforceable_schema(
     return narrowed
 
 
+def enforceable_arguments(
+    schema: JsonSchema, path: str, losses: Losses, budget: SchemaBudget | None = None
+) -> JsonSchema | None:
+    """Like `enforceable_schema`, for the arguments of a tool, which may have no properties."""
+    if not schema.get("properties") and schema.keys() <= EMPTY_KEYWORDS and not schema.get("additionalProperties"):
+        return {**schema, "additionalProperties": False}
+    return enforceable_schema(schema, path, losses, budget)
+
+
 def _is_enforceable(root: JsonSchema) -> bool:
     """Whether every part states its type, and no reference is recursive. Each definition is checked once."""
     references: dict[str, list[str]] = {}  # references in the root or in a definition, by reference
@@ -97,6 +106,8 @@ def _definition(reference: str, root: JsonSchema) -> Any:
             return None
 
 
+#: The keywords of a schema of arguments without properties.
+EMPTY_KEYWORDS: Final = frozenset({"type", "properties", "required", "additionalProperties", "title", "description"})
 ROOT: Final = ""  # not a valid reference
 TYPE_KEYWORDS: Final = frozenset({"type", "anyOf", "allOf", "enum", "const", "$ref"})
 ENFORCED_SUBSET: Final = Narrowing(

@@ -54,7 +54,8 @@ class ThinkingFromHub:
         """Switch thinking off if the server would refuse the request with it."""
         if not self.is_on:
             return
-        if choice and choice.type in ("any", "tool"):
+        can_force = self._model.forced_tools and self._type_in_use == "adaptive"
+        if choice and choice.type in ("any", "tool") and not can_force:
             self._switch_off("the server refuses it together with a forced tool call")
         elif history.ends_with_assistant:
             self._switch_off("the conversation ends with an assistant message")

@@ -7,7 +7,7 @@ Tools that a server of this dialect runs itself are sent unchanged; hosted tools
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, Final, assert_never
 
 from msgspec import UNSET, Struct, UnsetType
@@ -20,7 +20,7 @@ from antiphon.dialects.common.schema_budget import SchemaBudget, SchemaCounter
 from antiphon.dialects.common.tool_names import ToolNames, ToolRef
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.messages.content_out import native_members
-from antiphon.dialects.messages.schemas import enforceable_schema
+from antiphon.dialects.messages.schemas import enforceable_arguments
 from antiphon.dialects.messages.wire import MessagesWire, ToolChoiceOut, ToolOut
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
@@ -32,6 +32,7 @@ from antiphon.protocol.tools import (
     SpecificCustom,
     SpecificFunction,
     ToolChoiceParam,
+    ToolParam,
     UnknownTool,
     UnknownToolChoice,
 )
@@ -50,9 +51,7 @@ def tools_from_hub(request: Request, names: ToolNames, wire: MessagesWire) -> Of
     budget = SchemaBudget()
     offered_tools: ToolsByName[Any] = ToolsByName(losses)
     offered = list(tools_with_paths(request, losses, "the API has no namespaces of tools"))
-    has_tool_search = any(
-        isinstance(tool, UnknownTool) and tool.kind.startswith("tool_search_tool") for _, tool, _ in offered
-    )
+    can_defer = _can_defer([tool for _, tool, _ in offered])
     for path, tool, namespace in offered:
         match tool:
             case FunctionToolParam():
@@ -67,12 +66,22 @@ def tools_from_hub(request: Request, names: ToolNames, wire: MessagesWire) -> Of
             case _:
                 losses.add(path, f"a tool of type {type_of(tool)!r}", "the API has no equivalent")
                 continue
-        if tool.defer_loading and has_tool_search:
+        if tool.defer_loading and can_defer:
             tool_out = replace(tool_out, defer_loading=True)
         elif tool.defer_loading:
             losses.add(f"{path}.defer_loading", "deferred loading of the tool", "every tool is offered at once")
         offered_tools.add(name, _with_fields(tool_out, tool, path, losses), path)
     return OfferedTools(offered_tools.by_name, losses)
+
+
+def _can_defer(tools: Sequence[ToolParam]) -> bool:
+    """Whether deferred tools can be found: by the server's search, or by a tool of the client that searches for them.
+    The search of another API is lost, and servers need one tool that is not deferred."""
+    kinds = [type_of(tool) for tool in tools]
+    if any(kind.startswith("tool_search_tool") for kind in kinds):
+        return True
+    has_own_search = any(not tool.defer_loading for tool in tools if isinstance(tool, FunctionToolParam | CustomTool))
+    return has_own_search and "tool_search" not in kinds
 
 
 def tool_choice_from_hub(
@@ -139,7 +148,7 @@ def _function_tool(
 ) -> ToolOut:
     schema_path = f"{path}.parameters"
     schema = _object_schema(tool.parameters or {}, schema_path, losses, budget.counter(schema_path))
-    strict = enforceable_schema(schema, schema_path, losses, budget) if tool.strict and wire.strict_tools else None
+    strict = enforceable_arguments(schema, schema_path, losses, budget) if tool.strict and wire.strict_tools else None
     if tool.strict and strict is None:
         why = "the server cannot enforce such a schema" if wire.strict_tools else "the server does not support it"
         losses.add(f"{path}.strict", "strict arguments", why)

@@ -49,6 +49,8 @@ class ModelThinking(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     thinking: tuple[ThinkingType, ...]
     #: The accepted values of `output_config.effort`; if empty, the models refuse the field.
     efforts: tuple[ReasoningEffort, ...] = ()
+    #: Whether a tool call can be forced beside adaptive thinking.
+    forced_tools: bool = False
 
 
 class MessagesWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -108,7 +110,9 @@ def model_thinking(wire: MessagesWire, model: str) -> ModelThinking:
         case "none":
             return ModelThinking(names=(WILDCARD,), thinking=())
         case "adaptive":
-            default = ModelThinking(names=(WILDCARD,), thinking=("adaptive", "disabled"), efforts=wire.efforts)
+            default = ModelThinking(
+                names=(WILDCARD,), thinking=("adaptive", "disabled"), efforts=wire.efforts, forced_tools=True
+            )
         case "budget":
             default = ModelThinking(names=(WILDCARD,), thinking=("enabled", "disabled"))
         case _ as never:

@@ -22,6 +22,8 @@ class ModelRules(Struct, frozen=True):
     efforts: tuple[str, ...] | None
     #: Whether the two highest efforts are refused if thinking is switched off.
     capped: bool = False
+    #: Whether a tool can be forced beside adaptive thinking: from 4.6 on, except for models that always think.
+    forced: bool = True
 
 
 def find_model_rules(name: Any) -> ModelRules:
@@ -69,15 +71,15 @@ def check_effort(model: ModelRules, effort: str, kind: str, report: Report) -> N
         report.add("unsupported", "output_config.effort", message, is_certain=False)
 
 
-def _model(name: str, types: str, efforts: str, *, capped: bool = False) -> ModelRules:
-    return ModelRules(re.compile(name), tuple(types.split()), tuple(efforts.split()), capped)
+def _model(name: str, types: str, efforts: str, *, capped: bool = False, forced: bool = True) -> ModelRules:
+    return ModelRules(re.compile(name), tuple(types.split()), tuple(efforts.split()), capped, forced)
 
 
 UNKNOWN: Final = ModelRules(re.compile(""), None, None)
 #: The first row that fits counts.
 MODELS: Final = (
-    _model(r"claude-(fable|mythos-5|opus-5[-.]5)", "adaptive", "low medium high xhigh max"),
-    _model(r"claude-mythos-preview", "adaptive enabled", "low medium high max"),
+    _model(r"claude-(fable|mythos-5|opus-5[-.]5)", "adaptive", "low medium high xhigh max", forced=False),
+    _model(r"claude-mythos-preview", "adaptive enabled", "low medium high max", forced=False),
     _model(r"claude-sonnet-5[-.]5", "adaptive between_tools", "low medium high xhigh max", capped=True),
     _model(r"claude-(opus-5|haiku-5)", "adaptive disabled", "low medium high xhigh max", capped=True),
     _model(r"claude-(opus-4[-.][78]|sonnet-5)", "adaptive disabled", "low medium high xhigh max"),

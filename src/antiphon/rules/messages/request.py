@@ -64,7 +64,7 @@ def check(
     tools = body.get("tools")
     names = set() if tools is None else check_tools(tools, report)
     if body.get("tool_choice") is not None:
-        check_choice(body["tool_choice"], tools, names, report, thinks=_thinks(body))
+        check_choice(body["tool_choice"], tools, names, report, excludes_force=_excludes_force(body, model))
     _check_output(body, model, report)
     system = _check_system(body.get("system"), report)
     turns = check_history(
@@ -184,6 +184,12 @@ def _check_citations(turns: list[Turn], report: Report) -> None:
 
 
 # Thinking.
+
+
+def _excludes_force(body: dict[str, Any], model: ModelRules) -> bool:
+    """Whether thinking excludes that a tool is forced."""
+    kind = type_of(body.get("thinking"))
+    return kind in THINKING and not (kind == "adaptive" and model.forced)
 
 
 def _thinks(body: dict[str, Any]) -> bool:

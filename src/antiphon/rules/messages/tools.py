@@ -25,7 +25,7 @@ def check_tools(tools: Any, report: Report) -> set[str] | None:
     return set(valid_names) if len(valid_names) == len(names) else None
 
 
-def check_choice(choice: Any, tools: Any, names: set[str] | None, report: Report, *, thinks: bool) -> None:
+def check_choice(choice: Any, tools: Any, names: set[str] | None, report: Report, *, excludes_force: bool) -> None:
     # "tool_choice may only be specified while providing tools".
     if not tools:
         problem = "`tool_choice` is for requests with tools, and there are none"
@@ -46,7 +46,7 @@ def check_choice(choice: Any, tools: Any, names: set[str] | None, report: Report
         problem = f"the tool {as_json(choice['name'])} is chosen, and not offered"
         refuse(report, "name", "tool_choice", f"tool {choice['name']!r} not found in provided tools", problem)
     # "Thinking may not be enabled when tool_choice forces tool use."
-    if thinks and kind in ("any", "tool"):
+    if excludes_force and kind in ("any", "tool"):
         message = "Thinking may not be enabled when tool_choice forces tool use."
         report.add("combination", "tool_choice", message, "with thinking, no tool can be forced")
 
