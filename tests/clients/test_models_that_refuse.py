@@ -226,6 +226,32 @@ def test_refused_thinking_form_is_retried_in_the_other_form_and_remembered(
         assert [received.json["thinking"]["type"] for received in server.received] == [first, second, second]
 
 
+@pytest.mark.parametrize("profile", ["anthropic", "messages"])
+def test_thinking_is_left_out_for_models_without_it_and_remembered(profile: str) -> None:
+    """RSN-3, RSN-4: a Messages server whose model has another name than in any table."""
+    with over_messages(profile, thinking=["disabled"]) as (gateway, server), anthropic_sdk(gateway) as sdk:
+        for thinking in (ADAPTIVE, BUDGET, ADAPTIVE):
+            sdk.messages.create(model="our-model", max_tokens=16_000, messages=CONVERSATION, thinking=thinking)
+        lines = [line for line in gateway.log if line["event"] == "reasoning_refused"]
+        assert [line["message"] for line in lines] == ["'our-model' does not support thinking."]
+    assert ["thinking" in received.json for received in server.received] == [True, False, False, False]
+
+
+def test_refused_system_messages_are_sent_as_user_text_and_remembered() -> None:
+    """RSN-3: Claude Code sends system messages and thinking to every server. Each is refused once, in one turn."""
+    system = {"role": "system", "content": "Be brief."}
+    body = {"model": "m", "max_tokens": 16_000, "messages": [*CONVERSATION, system], "thinking": ADAPTIVE}
+    with MessagesServer(answer, thinking=["disabled"]) as server:
+        with running(one_upstream(server.base_url, dialect="messages")) as gateway:
+            for _ in range(2):
+                assert gateway.post(body, "/v1/messages").status_code == 200
+            lines = [line for line in gateway.log if line["event"] == "reasoning_refused"]
+    assert len(lines) == 2
+    sent = [(each.json["messages"][-1]["role"], "thinking" in each.json) for each in server.received]
+    assert sent == [("system", True), ("system", False), ("user", False), ("user", False)]
+    assert "Be brief." in str(server.received[-1].json["messages"])
+
+
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/api/chat"])
 def test_refused_thinking_is_retried_without_it_and_remembered(path: str) -> None:
     """RSN-3: servers of Ollama refuse `think` for a model that cannot think. The lost effort is reported."""

@@ -53,9 +53,9 @@ def test_plan_and_prepared_request_can_be_pickled(upstream: Target) -> None:
 def test_retry_is_prepared_only_without_a_part_that_the_request_has() -> None:
     plan = target("chat").plan_translation()
     request = codec.decode_request(b'{"model": "m", "input": "Hi"}')
-    assert prepare_retry(request, plan, "reasoning") is None
-    assert prepare_retry(request, plan, "encrypted_reasoning") is None
-    assert prepare_retry(request, target("messages").plan_translation(), "encrypted_reasoning") is None
+    assert prepare_retry(request, plan, ["reasoning"]) is None
+    assert prepare_retry(request, plan, ["encrypted_reasoning"]) is None
+    assert prepare_retry(request, target("messages").plan_translation(), ["encrypted_reasoning"]) is None
 
 
 @pytest.mark.io

@@ -6,6 +6,7 @@ in another process.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from msgspec import UNSET, Struct
@@ -115,24 +116,32 @@ def _in_original_form(
 
 
 def prepare_retry(
-    upstream_request: Request, plan: TranslationPlan, refused: RefusedPart, original: OriginalRequest | None = None
+    upstream_request: Request,
+    plan: TranslationPlan,
+    refused_parts: Sequence[RefusedPart],
+    original: OriginalRequest | None = None,
 ) -> RetryRequest | None:
-    """Translates a request without a part that the upstream refused; None if it has no such part."""
+    """Translates a request without the parts that the upstream refused; None if it lacks one of them."""
     server_dialect = SERVER_DIALECTS[plan.profile.dialect]
-    if refused == "reasoning":
-        if not _holds_reasoning(upstream_request):
-            return None
-        items = [item for item in input_items(upstream_request) if type(item) is not ReasoningParam]
-        losses = Losses()
-        losses.add("input", "all earlier reasoning", "the server refused it, and the request was sent again without it")
-        body, _ = server_dialect.request_from_hub(replace(upstream_request, input=items), plan.wire)
+    request, wire, losses = upstream_request, plan.wire, Losses()
+    for refused in refused_parts:
+        if refused == "reasoning":
+            if not _holds_reasoning(request):
+                return None
+            items = [item for item in input_items(request) if type(item) is not ReasoningParam]
+            request = replace(request, input=items)
+            reason = "the server refused it, and the request was sent again without it"
+            losses.add("input", "all earlier reasoning", reason)
+        else:
+            leave_out = server_dialect.wire_after_refusal
+            changed_wire = leave_out(wire, plan.model, refused) if leave_out is not None else None
+            if changed_wire is None:
+                return None
+            wire = changed_wire
+    body, dialect_losses = server_dialect.request_from_hub(request, wire)
+    if wire is plan.wire:
         return RetryRequest(body=_in_original_form(body, plan, original, upstream_request), losses=losses)
-    if server_dialect.wire_after_refusal is None:
-        return None
-    wire = server_dialect.wire_after_refusal(plan.wire, plan.model, refused)
-    if wire is None:
-        return None
-    body, losses = server_dialect.request_from_hub(upstream_request, wire)
+    losses.extend(dialect_losses)
     return RetryRequest(body=_in_original_form(body, plan, original, upstream_request), losses=losses, wire=wire)
 
 

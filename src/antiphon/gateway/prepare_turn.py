@@ -6,7 +6,7 @@ bodies, and requests that continue a large history, are prepared in another proc
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -239,11 +239,11 @@ async def _prepare_data(services: GatewayContext, body: ClientBody, host: Gatewa
 
 
 async def _prepare_retry(
-    services: GatewayContext, body: ClientBody, host: GatewayHost, refused: RefusedPart
+    services: GatewayContext, body: ClientBody, host: GatewayHost, refused_parts: Sequence[RefusedPart]
 ) -> RetryRequest | None:
-    """Prepares a large turn again without a part that the upstream refused."""
+    """Prepares a large turn again without the parts that the upstream refused."""
     retry: RetryRequest | None = await services.workers.run(
-        prepare_retry_remotely, body, refused, answer=_answers(host), owner=host.owner
+        prepare_retry_remotely, body, refused_parts, answer=_answers(host), owner=host.owner
     )
     return retry
 

@@ -38,9 +38,11 @@ async def prepare_data_remotely(ask: Ask, body: ClientBody) -> TurnData:
     return data
 
 
-async def prepare_retry_remotely(ask: Ask, body: ClientBody, refused: RefusedPart) -> RetryRequest | None:
-    """In a worker: prepares a turn again without a part that the upstream refused."""
-    return await prepare_retry_data(body, RemoteHost(ask), refused)
+async def prepare_retry_remotely(
+    ask: Ask, body: ClientBody, refused_parts: Sequence[RefusedPart]
+) -> RetryRequest | None:
+    """In a worker: prepares a turn again without the parts that the upstream refused."""
+    return await prepare_retry_data(body, RemoteHost(ask), refused_parts)
 
 
 class RemoteHost:

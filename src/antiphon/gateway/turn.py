@@ -1,13 +1,14 @@
 """One turn: sends the prepared request to the upstream and reads the response.
 
-A turn sends one request, and one more only if the upstream refuses something about reasoning. The client may want a
+A turn sends one request, and at most `MAX_RETRIES` more if the upstream refuses something about reasoning, or system
+messages. The client may want a
 stream or not, and the upstream may stream or not: all four cases work, since servers that ignore `stream` exist in both
 directions.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -16,6 +17,7 @@ from antiphon.diagnosis import diagnose, named_findings, summary_sentence
 from antiphon.dialects.common.refused_reasoning import RefusedPart, refused_part
 from antiphon.dialects.common.relay import LiteralContent, Relay, relayed_answer
 from antiphon.dialects.dialect import FRAME_ENCODERS, ClientDialect, EventsFromHub
+from antiphon.dialects.registry import Wire
 from antiphon.errors import ApiError, ClientFault, UpstreamFault
 from antiphon.gateway.pipe import Pipe
 from antiphon.gateway.preparation import PreparedRequest, RetryRequest, prepare_retry
@@ -38,6 +40,7 @@ from antiphon.upstream.transport import Flow, Transport, UpstreamResponse, flow_
 
 MAX_ERROR_BYTES: Final = 256 * 1024  # bytes of an error body that are read
 MAX_DIAGNOSED_BYTES: Final = 1024 * 1024  # bytes of a refused request body that are diagnosed
+MAX_RETRIES: Final = 2  # of one turn, each without another part that the upstream refused
 OMISSIONS_NOTE: Final = "left_out"  # the name of a trace note
 
 
@@ -65,7 +68,7 @@ class UpstreamTurn:
         self.check_response: Callable[[Response], None] | None = None  # raises if a whole answer is no answer
         self.allows_lossy_retry = True  # whether a retry without refused reasoning may lose data
         #: Prepares a retry in another process, for a turn that was prepared there.
-        self.remote_retry: Callable[[RefusedPart], Awaitable[RetryRequest | None]] | None = None
+        self.remote_retry: Callable[[Sequence[RefusedPart]], Awaitable[RetryRequest | None]] | None = None
         self.on_retry: Callable[[ApiError], None] | None = None
         self._stamps = stamps
         has_client_tools = getattr(target.upstream.profile.wire, "has_client_tools", False)
@@ -78,31 +81,46 @@ class UpstreamTurn:
 
     async def send_request(self, transport: Transport) -> UpstreamResponse:
         """Sends the request; raises the upstream's error if it refuses. RSN-3: if it refuses something about reasoning,
-        retries once without that part, before the client has received anything."""
+        or system messages, retries without that part, before the client has received anything."""
         body, self.prepared.body = self.prepared.body, b""
         retry_source, self.prepared.retry_source = self.prepared.retry_source, None
         original, self.prepared.original = self.prepared.original, None
         remote_retry, self.remote_retry = self.remote_retry, None
+        sent_bodies: list[bytes] = []
+        refused_parts: list[RefusedPart] = []
+        wire: Wire | None = None  # without the refused parts
         try:
-            return await self._send(transport, body)
-        except ClientFault as error:
-            refused = refused_part(error)
-            retry: RetryRequest | None = None
-            if refused is not None and retry_source is not None:
-                retry = prepare_retry(retry_source, self.prepared.plan, refused, original)
-            elif refused is not None and remote_retry is not None:
-                retry = await remote_retry(refused)
-            if retry is None or not self._allows_retry(retry, body):
-                raise
-            self._note_refusal(error, retry)
+            while True:
+                sent_bodies.append(body)
+                try:
+                    answer = await self._send(transport, body)
+                    break
+                except ClientFault as error:
+                    refused = refused_part(error)
+                    if refused is None or len(refused_parts) == MAX_RETRIES:
+                        raise
+                    refused_parts.append(refused)
+                    retry: RetryRequest | None = None
+                    if retry_source is not None:
+                        retry = prepare_retry(retry_source, self.prepared.plan, refused_parts, original)
+                    elif remote_retry is not None:
+                        retry = await remote_retry(refused_parts)
+                    if retry is None or not self._allows_retry(retry, sent_bodies):
+                        raise
+                    self._note_refusal(error, retry)
+                body, wire = retry.body, retry.wire
         finally:
             del remote_retry  # it holds the client's body
-        answer = await self._send(transport, retry.body)
-        if retry.wire is not None:
-            assert refused is not None  # the retry leaves it out
-            self.target.upstream.refusals.remember(self.target.model, refused, retry.wire)
-            self.note_omissions()
+        self._remember_refusals(refused_parts, wire)
         return answer
+
+    def _remember_refusals(self, refused_parts: Sequence[RefusedPart], wire: Wire | None) -> None:
+        """Remembers the parts without which the upstream accepted the request; not those of this turn's history."""
+        if wire is None:
+            return
+        for refused in [part for part in refused_parts if part != "reasoning"]:
+            self.target.upstream.refusals.remember(self.target.model, refused, wire)
+        self.note_omissions()
 
     def note_omissions(self) -> None:
         """Notes in the trace which parts were left out because the upstream refused them, now or earlier."""
@@ -110,8 +128,8 @@ class UpstreamTurn:
         if self._trace is not None and remembered is not None:
             self._trace.record_note(OMISSIONS_NOTE, " ".join(remembered.refused))
 
-    def _allows_retry(self, retry: RetryRequest, body: bytes) -> bool:
-        if retry.body == body:  # the refused part was not sent
+    def _allows_retry(self, retry: RetryRequest, sent_bodies: Sequence[bytes]) -> bool:
+        if retry.body in sent_bodies:  # the refused part was not sent, or what the retry would send was refused before
             return False
         return self.allows_lossy_retry or set(retry.losses) <= set(self.losses)
 

@@ -6,6 +6,7 @@ runs in the process of the gateway or, for large bodies, in another one (`worker
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from msgspec import UNSET, Struct
@@ -163,12 +164,14 @@ async def prepare_data(body: ClientBody, host: PreparationHost) -> TurnData:
     )
 
 
-async def prepare_retry_data(body: ClientBody, host: PreparationHost, refused: RefusedPart) -> RetryRequest | None:
-    """Prepares a turn again, without a part that the upstream refused; None if it has no such part."""
+async def prepare_retry_data(
+    body: ClientBody, host: PreparationHost, refused_parts: Sequence[RefusedPart]
+) -> RetryRequest | None:
+    """Prepares a turn again, without the parts that the upstream refused; None if it lacks one of them."""
     prepared = (await prepare_data(body, host)).prepared
     if prepared.retry_source is None:
         return None
-    return prepare_retry(prepared.retry_source, prepared.plan, refused, prepared.original)
+    return prepare_retry(prepared.retry_source, prepared.plan, refused_parts, prepared.original)
 
 
 def outline_of(request: Request) -> TurnOutline:

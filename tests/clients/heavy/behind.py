@@ -7,7 +7,7 @@ server was sent is read into one form, whatever its dialect.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -31,13 +31,19 @@ class Call(NamedTuple):
 
 
 class Conversation(NamedTuple):
-    """What a server was sent: the tools it may call, its calls, their results by id, and how many of its thoughts came
-    back."""
+    """What a server was sent: the tools it may call, its calls, their results by id, how many of its thoughts came back,
+    and the ids of results that are marked as errors by the API."""
 
     tools: list[str]
     calls: list[Call]
     results: list[tuple[str, str]]
     thoughts: int
+    marked: Sequence[str] = ()
+
+    @property
+    def failures(self) -> list[str]:
+        """The ids of the results of failed tools: marked by the API, or by text where the API has no mark."""
+        return [*self.marked, *(id for id, text in self.results if text.startswith("[tool error] "))]
 
 
 class Behind(NamedTuple):
@@ -50,11 +56,16 @@ class Behind(NamedTuple):
 
     @contextmanager
     def gateway(
-        self, plan: Plan, kept_in: str = "off", statuses: Collection[int] = (200,), aside: str = ASIDE
+        self,
+        plan: Plan,
+        kept_in: str = "off",
+        statuses: Collection[int] = (200,),
+        aside: str = ASIDE,
+        refusals: int = 0,
     ) -> Iterator[tuple[Running, FakeServer]]:
         """A gateway before such a server, whose model replies by the plan. Requests without tools are answered with
-        `aside`. At the end, the server must have refused nothing, and the client must have got these statuses and no
-        others."""
+        `aside`. At the end, the server must have refused so many requests, and the client must have got these statuses and
+        no others."""
 
         def reply(received: ReceivedRequest) -> Reply:
             conversation = self.read(received.json)
@@ -68,7 +79,7 @@ class Behind(NamedTuple):
             )
             with running(config.Config(upstreams=[served], store=config.StoreConfig(url=kept_in))) as gateway:
                 yield gateway, upstream
-                assert not upstream.refusals, [refused.body for refused in upstream.refusals]
+                assert len(upstream.refusals) == refusals, [refused.body for refused in upstream.refusals]
                 assert {line["status"] for line in gateway.requests(1)} == set(statuses)
 
     def turns(self, upstream: FakeServer) -> list[Conversation]:
@@ -103,6 +114,7 @@ def _read_messages(body: dict[str, Any]) -> Conversation:
         calls=[Call(block["id"], block["name"], block["input"]) for block in blocks if block["type"] == "tool_use"],
         results=[(block["tool_use_id"], _text(block["content"])) for block in blocks if block["type"] == "tool_result"],
         thoughts=sum(block["type"] == "thinking" for block in blocks),
+        marked=[block["tool_use_id"] for block in blocks if block["type"] == "tool_result" and block.get("is_error")],
     )
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,15 @@ from tests.clients.heavy.npm_programs import installed, run
 from tests.running import running
 
 from antiphon import config, testing
-from antiphon.testing import ChatServer, ReceivedRequest, Reply, turn
+from antiphon.testing import (
+    ChatServer,
+    FakeServer,
+    MessagesServer,
+    ReceivedRequest,
+    Reply,
+    ResponsesServer,
+    turn,
+)
 
 pytestmark = pytest.mark.heavy
 
@@ -25,7 +34,7 @@ LAST_WORDS = "The greeting is friendlier now."
 WORDS = '"friendlier" \\o/ 👋\n'
 
 
-@pytest.mark.parametrize("behind", [*SERVERS, PLAIN_MESSAGES], ids=lambda behind: behind.profile)
+@pytest.mark.parametrize("behind", SERVERS, ids=lambda behind: behind.profile)
 def test_claude_code_completes_a_tool_loop(behind: Behind, tmp_path: Path) -> None:
     """RSN-2, API-6: three calls, two of them at once; results in order, reasoning returned to its server."""
     workplace = place(tmp_path)
@@ -45,6 +54,17 @@ def test_claude_code_completes_a_tool_loop(behind: Behind, tmp_path: Path) -> No
     assert [id for id, _ in last.results] == ["call_1", "call_2", "call_3"]
     assert all("hello" in text for _, text in last.results[:2])
     assert last.thoughts == 2
+
+
+def test_claude_code_system_messages_reach_a_plain_messages_server_as_user_text(tmp_path: Path) -> None:
+    """RSN-3: the server refuses their role once; the rest of the session has them in the other form."""
+    workplace = place(tmp_path)
+    with PLAIN_MESSAGES.gateway(plan(workplace), refusals=1) as (gateway, upstream):
+        events = run_claude(gateway.url, workplace, tmp_path)
+        turns = PLAIN_MESSAGES.turns(upstream)
+    assert (events[-1]["is_error"], events[-1]["result"]) == (False, LAST_WORDS)
+    assert [len(each.results) for each in turns] == [0, 0, 1, 3]
+    assert turns[-1].thoughts == 2
 
 
 @pytest.mark.parametrize("behind", SERVERS, ids=lambda behind: behind.profile)
@@ -153,6 +173,29 @@ def test_claude_code_calls_an_mcp_tool_with_a_long_name(behind: Behind, tmp_path
     assert uses == [name]
     assert len(name) > 64
     assert names == {name} or all(len(each) <= 64 for each in names)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "profile", "serve"),
+    [
+        ("responses", "azure", lambda script: ResponsesServer(script, plain_models=["mock-1"])),
+        ("messages", "messages", lambda script: MessagesServer(script, thinking=["disabled"])),
+        ("messages", "anthropic", lambda script: MessagesServer(script, thinking=["disabled"], system_messages=True)),
+        ("chat", "deepseek", lambda script: ChatServer(script, strict_fields=True)),
+    ],
+)
+def test_claude_code_works_with_models_that_do_not_think(
+    dialect: Any, profile: str, serve: Callable[..., FakeServer], tmp_path: Path
+) -> None:
+    """RSN-3, RSN-4: it requests thinking of every model. What a server refuses is left out, now and later."""
+    with serve(lambda _: turn(testing.text("Hello."))) as upstream:
+        served = config.UpstreamConfig(name="lab", dialect=dialect, base_url=upstream.base_url, profile=profile)
+        with running(config.Config(upstreams=[served])) as gateway:
+            workplace = place(tmp_path)
+            results = [run_claude(gateway.url, workplace, tmp_path)[-1]["result"] for _ in range(2)]
+            assert {line["status"] for line in gateway.requests(2)} == {200}
+        assert len(upstream.refusals) <= 2
+    assert results == ["Hello.", "Hello."]
 
 
 def test_claude_code_discovers_models_by_their_aliases(tmp_path: Path) -> None:

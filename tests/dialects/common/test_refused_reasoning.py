@@ -47,6 +47,12 @@ def test_refusal_of_reasoning_is_recognised_by_its_code() -> None:
     [
         ("Encrypted content is not supported with this model.", "encrypted_reasoning"),
         ('"llama3.2" does not support thinking', "thinking"),
+        ("'claude-3-5-haiku-20241022' does not support thinking.", "thinking"),
+        (
+            'messages: Unexpected role "system". The Messages API accepts a top-level `system` parameter.',
+            "system_messages",
+        ),
+        ("messages.2.role: Input should be 'user' or 'assistant'", "system_messages"),
         ("adaptive thinking is not supported on this model", "thinking.adaptive"),
         ("Only 'enabled' and 'disabled' are supported for thinking; 'adaptive' is not supported.", "thinking.adaptive"),
         (

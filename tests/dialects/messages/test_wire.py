@@ -41,6 +41,8 @@ def test_model_thinking_is_empty_for_a_server_without_thinking() -> None:
         (ADAPTIVE, "both-1", "thinking.enabled", ("adaptive", "disabled"), ("low", "max")),
         (ADAPTIVE, "both-1", "thinking.disabled", ("adaptive", "enabled"), ("low", "max")),
         (BUDGET, "always-1", "thinking.adaptive", ("enabled",), ()),
+        (ADAPTIVE, "m", "thinking", (), ()),
+        (BUDGET, "both-1", "thinking", (), ()),
     ],
 )
 def test_wire_after_refusal_uses_the_other_thinking_type(
@@ -55,3 +57,16 @@ def test_wire_after_refusal_uses_the_other_thinking_type(
 @pytest.mark.parametrize("refused", ["thinking.enabled", "thinking.between_tools", "encrypted_reasoning"])
 def test_wire_after_refusal_ignores_types_that_are_not_sent(refused: Any) -> None:
     assert wire_after_refusal(ADAPTIVE, "m", refused) is None
+
+
+def test_wire_after_refusal_of_all_thinking_changes_once() -> None:
+    """RSN-3: a server that still refuses the request has another reason."""
+    after = wire_after_refusal(ADAPTIVE, "m", "thinking")
+    assert after is not None
+    assert wire_after_refusal(after, "m", "thinking") is None
+
+
+@pytest.mark.parametrize(("system", "after"), [("inline", "user"), ("kept", "user"), ("user", None), ("top", None)])
+def test_wire_after_refusal_of_system_messages_sends_user_text(system: Any, after: str | None) -> None:
+    wire = wire_after_refusal(MessagesWire(system=system), "m", "system_messages")
+    assert (wire.system if wire else None) == after

@@ -1,4 +1,5 @@
-"""Detects that a server refused a request because of its reasoning: a retry without that part may succeed (RSN-3).
+"""Detects that a server refused a request because of its reasoning, or of system messages after the start: a retry
+without that part may succeed (RSN-3).
 
 Servers report this only in the error message, so patterns of each dialect are matched. No pattern matches the error for
 missing reasoning, because removing more of it would not help.
@@ -12,9 +13,9 @@ from typing import Final, Literal
 from antiphon.errors import ApiError, ClientFault
 
 #: The part that a server refused: the reasoning in the history, the request for encrypted reasoning, the thinking
-#: setting,
-#: or its form.
+#: setting, its form, or the role of system messages.
 RefusedPart = Literal[
+    "system_messages",
     "reasoning",
     "encrypted_reasoning",
     "thinking",
@@ -53,9 +54,12 @@ REASONING: Final = tuple(
     )
 )
 FORMS: Final[dict[str, RefusedPart]] = {
+    # messages: servers that permit only the roles user and assistant.
+    r"\bunexpected role\W{1,3}system\b": "system_messages",
+    r"\bmessages\.\d+\.role\b.{0,40}\binput should be\W{1,3}user\W{1,3}or\W{1,3}assistant": "system_messages",
     # responses: a model without reasoning.
     r"\bencrypted content is not supported\b": "encrypted_reasoning",
-    # ollama: a model without thinking.
+    # ollama and messages: a model without thinking.
     r"\bdoes not support thinking\b": "thinking",
     # messages: a form that another model or a newer server uses.
     r"\bthinking\.type\.enabled\W{1,3}is not supported": "thinking.enabled",

@@ -121,10 +121,14 @@ def model_thinking(wire: MessagesWire, model: str) -> ModelThinking:
 
 
 def wire_after_refusal(wire: MessagesWire, model: str, refused: RefusedPart) -> MessagesWire | None:
-    """The options after the server refused a type of thinking: the model is sent the other type. None if nothing
-    changes.
+    """The options after the server refused a type of thinking: the model is sent the other type; after it refused all
+    thinking, none. After it refused system messages, they are sent as user text. None if nothing changes.
     """
+    if refused == "system_messages":
+        return replace(wire, system="user") if wire.system in ("inline", "kept") else None
     accepted = model_thinking(wire, model)
+    if refused == "thinking" and accepted.thinking:
+        return replace(wire, models=(ModelThinking(names=(WILDCARD,), thinking=()),))
     remaining = tuple(kind for kind in accepted.thinking if f"thinking.{kind}" != refused)
     if len(remaining) == len(accepted.thinking):
         return None

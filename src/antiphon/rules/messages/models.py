@@ -31,13 +31,16 @@ def find_model_rules(name: Any) -> ModelRules:
     return next(matches, UNKNOWN)
 
 
-def check_type(model: ModelRules, kind: str, report: Report) -> None:
-    """Check the type of `thinking`."""
+def check_type(model: ModelRules, name: Any, kind: str, report: Report) -> None:
+    """Check the type of `thinking` for the model of this name."""
     if model.types is None or kind in model.types:
         return
     # "adaptive thinking is not supported on this model": the models before 4.6.
     message = "adaptive thinking is not supported on this model"
-    if kind != "adaptive":
+    if {"adaptive", "enabled"}.isdisjoint(model.types) and kind != "disabled":
+        # "'claude-3-5-haiku-20241022' does not support thinking.": the models before 3.7.
+        message = f"'{name}' does not support thinking."
+    elif kind != "adaptive":
         # '"thinking.type.enabled" is not supported for this model. Use …': from 4.7 on there are no budgets.
         hint = 'Use "thinking.type.adaptive" and "output_config.effort" to control thinking behavior.'
         if kind == "disabled" and "between_tools" in model.types:

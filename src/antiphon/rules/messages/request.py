@@ -207,7 +207,7 @@ def _check_thinking(body: dict[str, Any], model: ModelRules, report: Report) -> 
         refuse(report, "discriminator", "thinking", server_text, problem)
         return
     is_whole = check_members(thinking, f"thinking.{kind}", THINKING_MEMBERS[kind], report)
-    check_type(model, kind, report)
+    check_type(model, body.get("model"), kind, report)
     if thinking.get("display") not in (None, "summarized", "omitted"):
         refuse(report, "value", f"thinking.{kind}.display", "Input should be 'summarized' or 'omitted'")
     if kind == "enabled" and is_whole:
