@@ -51,9 +51,19 @@ test-within: install
 	@echo "testing on $$($(BIN)/python --version), $(VENV)"
 	$(BIN)/python -m pytest -n $(WORKERS) --part within
 
-# Tests real agents and SDKs against strict scripted servers. Needs npm.
-test-clients: install .clients/installed
+# Tests real agents, SDKs and frameworks against strict scripted servers, and writes the table of docs/clients.md. Needs npm.
+test-clients: install .clients/installed $(CLIENT_PYTHONS:%=.clients/python/%/installed)
+	rm -f .clients/results.json
 	$(BIN)/python -m pytest -m heavy --time-limit $(LONG) tests/clients
+	PYTHONPATH=. $(BIN)/python -m tests.clients.heavy.page
+
+# The Python clients, in environments of their own, because the packages that they need conflict.
+CLIENT_PYTHONS := sdks frameworks aider
+.clients/python/%/installed: tests/clients/requirements/%.txt
+	rm -rf .clients/python/$*
+	$(PYTHON) -m venv .clients/python/$*
+	.clients/python/$*/bin/python -m pip install -q --require-hashes -r $<
+	touch $@
 
 # Tests `antiphon probe` against the three endpoints of the embedded model's server; takes some minutes.
 test-probe: install
@@ -64,7 +74,8 @@ test-probe: install
 	touch $@
 
 CLIENTS := @openai/codex@0.166.0 @anthropic-ai/claude-code@2.1.197 opencode-ai@1.18.33 ai@6.0.326 @ai-sdk/openai@3.0.139 \
-	@ai-sdk/anthropic@3.0.138 @ai-sdk/open-responses@1.0.39 @anthropic-ai/sdk@1.8.0 @google/gemini-cli@0.61.0 zod@4.6.7
+	@ai-sdk/anthropic@3.0.138 @ai-sdk/google@3.0.141 @ai-sdk/open-responses@1.0.39 @anthropic-ai/sdk@1.8.0 @google/gemini-cli@0.61.0 \
+	@google/genai@2.32.0 ollama@0.6.4 openai@6.49.0 zod@4.6.7
 
 # Sends hostile input to a gateway process while another process measures the response times of `/health`. Nothing else
 # should run at the same time.
@@ -227,6 +238,9 @@ lock:
 	.venv-lock/bin/pip-compile $(LOCK_OPTIONS) -o requirements.txt pyproject.toml
 	.venv-lock/bin/pip-compile $(LOCK_OPTIONS) --allow-unsafe -o requirements-dev.txt requirements-dev.in
 	.venv-lock/bin/pip-compile $(LOCK_OPTIONS) -o requirements-uv.txt requirements-uv.in
+	for name in $(CLIENT_PYTHONS); do \
+		.venv-lock/bin/pip-compile $(LOCK_OPTIONS) --allow-unsafe -o tests/clients/requirements/$$name.txt tests/clients/requirements/$$name.in || exit 1; \
+	done
 	rm -rf .venv-lock
 
 LOCK_OPTIONS := -q --upgrade --generate-hashes --strip-extras --no-header --annotation-style=line \

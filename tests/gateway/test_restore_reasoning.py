@@ -91,6 +91,13 @@ def test_plain_reasoning_is_replaced_by_the_sealed_form() -> None:
     assert put_back([open_text, call("a"), result("a")], [thought("rs_1"), call("a")]) == ["rs_1", "a", "a"]
 
 
+def test_other_reasoning_of_a_completed_turn_is_restored() -> None:
+    """RSN-2: clients drop reasoning without text, such as the signature of a call."""
+    output = [thought("rs_1"), thought("rs_2"), call("a"), thought("rs_3"), call("b")]
+    plain = {"type": "reasoning", "id": "rs_1", "summary": []}
+    assert put_back([plain, call("a"), call("b"), result("a")], output) == ["rs_1", "rs_2", "a", "rs_3", "b", "a"]
+
+
 def test_reasoning_with_an_id_is_completed() -> None:
     """RSN-2: it keeps the fields that the client sent."""
     stripped = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "short"}]}

@@ -73,25 +73,24 @@ class _EarlierOutputs:
 
     def restore_turn(self, turn: list[ItemParam]) -> list[ItemParam] | None:
         """A model turn with its reasoning; None if none is stored."""
-        completed_items = [self._add_sealed_form(item) for item in turn]
-        if any(map(_is_sealed, completed_items)):
-            return completed_items
-        # The stored items have the plain text of the reasoning.
-        items_without_reasoning = [item for item in turn if type(item) is not ReasoningParam]
+        restored_items = [self._add_sealed_form(item) for item in turn]
+        is_completed = any(map(_is_sealed, restored_items))
+        if not is_completed:  # the stored items have the plain text of the reasoning
+            restored_items = [item for item in turn if type(item) is not ReasoningParam]
+        reasoning_ids = {item.id for item in restored_items if type(item) is ReasoningParam}
         reasoning_by_index: dict[int, list[ItemParam]] = {}
-        for call_index, item in enumerate(items_without_reasoning):
+        for call_index, item in enumerate(restored_items):
             if _is_call(item):
-                for index, reasoning in self._find_reasoning_before(item, items_without_reasoning, call_index):
-                    reasoning_by_index.setdefault(index, []).append(reasoning)
-        return (
-            [
-                restored_item
-                for call_index, item in enumerate(items_without_reasoning)
-                for restored_item in (*reasoning_by_index.get(call_index, ()), item)
-            ]
-            if reasoning_by_index
-            else None
-        )
+                for index, reasoning in self._find_reasoning_before(item, restored_items, call_index):
+                    if reasoning.id not in reasoning_ids:
+                        reasoning_by_index.setdefault(index, []).append(reasoning)
+        if not is_completed and not reasoning_by_index:
+            return None
+        return [
+            restored_item
+            for index, item in enumerate(restored_items)
+            for restored_item in (*reasoning_by_index.get(index, ()), item)
+        ]
 
     def _add_sealed_form(self, item: ItemParam) -> ItemParam:
         """Adds the stored sealed form to a reasoning item."""

@@ -1,0 +1,47 @@
+"""The outcome of the last run of the catalog, as JSON in `.clients/results.json`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+from tests.clients.heavy.catalog import Client
+from tests.clients.heavy.npm_programs import CLIENTS
+from tests.clients.heavy.programs import version
+
+RESULTS: Final = CLIENTS.parent / "results.json"
+
+
+class Outcome(Struct, forbid_unknown_fields=True):
+    """The outcome of one client: versions by package, and for each feature the upstreams with which it works or
+    fails."""
+
+    versions: dict[str, str]
+    works: dict[str, list[str]]
+    fails: dict[str, list[str]]
+
+
+def read_results(path: Path = RESULTS) -> dict[str, Outcome]:
+    return msgspec.json.decode(path.read_bytes(), type=dict[str, Outcome]) if path.exists() else {}
+
+
+def record(client: Client, upstream: str, found: dict[str, list[str]]) -> None:
+    """Records the outcome of one client with one upstream."""
+    results = read_results()
+    versions = {package: version(client.environment, package) for package in client.packages}
+    outcome = results.setdefault(client.name, Outcome(versions, {}, {}))
+    outcome.versions = versions
+    for feature, problems in found.items():
+        for table, is_member in ((outcome.works, not problems), (outcome.fails, bool(problems))):
+            upstreams = {*table.get(feature, ())} - {upstream} | ({upstream} if is_member else set())
+            if upstreams:
+                table[feature] = sorted(upstreams)
+            else:
+                table.pop(feature, None)
+    write_results(results)
+
+
+def write_results(results: dict[str, Outcome], path: Path = RESULTS) -> None:
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(results)) + b"\n")
