@@ -98,7 +98,6 @@ def test_pieces_of_one_text_are_joined_and_other_parts_stay_separate() -> None:
             "totalTokenCount": 42,
             "cachedContentTokenCount": 8,
             "thoughtsTokenCount": 5,
-            "serviceTier": "standard",
         },
         **HEAD,
     }

@@ -218,7 +218,6 @@ def test_text_is_sent_in_pieces_and_the_end_has_reason_and_usage() -> None:
                 "totalTokenCount": 42,
                 "cachedContentTokenCount": 8,
                 "thoughtsTokenCount": 5,
-                "serviceTier": "standard",
             },
             **HEAD,
         },
@@ -615,3 +614,18 @@ def test_citation_after_an_unknown_annotation_is_sent() -> None:
         "citationSources": [{"startIndex": 0, "endIndex": 1, "uri": "https://a.example", "title": "A"}]
     }
     assert stream.lost == ["annotations"]
+
+
+@pytest.mark.parametrize(
+    ("tier", "traffic"), [("priority", "ON_DEMAND_PRIORITY"), ("flex", "ON_DEMAND_FLEX"), ("default", None)]
+)
+def test_service_tier_reaches_the_client_and_comes_from_the_server(tier: str, traffic: str | None) -> None:
+    life = GeminiWriter()
+    life.update_response(service_tier=tier)
+    life.add_text(1, "Hi")
+    life.complete(USAGE)
+    stream = life.client_stream()
+    assert stream.answers[-1]["usageMetadata"].get("trafficType") == traffic
+    to_hub = EventsToHub(REQUEST, make_initial_response(REQUEST, id="resp_2", created_at=1), counting_stamps())
+    again = [event for frame in frames_of(stream.data) for event in to_hub.feed(frame)] + to_hub.finish()
+    assert fold_events(again).service_tier == tier

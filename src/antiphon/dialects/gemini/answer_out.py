@@ -19,7 +19,6 @@ from antiphon.dialects.common.answer_losses import AnswerLosses
 from antiphon.dialects.common.call_arguments import arguments_as_object, wrap_arguments
 from antiphon.dialects.common.message_separator import MessageSeparator
 from antiphon.dialects.common.reasoning_texts import TEXT_PART, ReasoningParagraphs, reasoning_texts
-from antiphon.dialects.common.service_tiers import tier_from_hub
 from antiphon.dialects.common.tool_names import GEMINI_NAMES, ToolKind, ToolNames
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.dialects.gemini.content_out import native_part
@@ -310,7 +309,7 @@ def usage_from_hub(response: Response) -> UsageOut | UnsetType:
         total_token_count=usage.total_tokens,
         cached_content_token_count=usage.input_tokens_details.cached_tokens or UNSET,
         thoughts_token_count=thoughts or UNSET,
-        service_tier=tier_from_hub(response.service_tier) or UNSET,
+        traffic_type=TRAFFIC_OF_TIER.get(response.service_tier, UNSET),
     )
 
 
@@ -356,3 +355,5 @@ FINISH_REASONS: Final[dict[str, str]] = {
     "malformed_response": "MALFORMED_RESPONSE",
     "other": "OTHER",
 }
+#: The service tiers of an answer, in the words of this API. The default tier has no mark: the API omits it too.
+TRAFFIC_OF_TIER: Final[dict[str | None, str]] = {"priority": "ON_DEMAND_PRIORITY", "flex": "ON_DEMAND_FLEX"}

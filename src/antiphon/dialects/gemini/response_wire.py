@@ -143,7 +143,7 @@ class UsageIn(Struct, frozen=True, gc=False, rename="camel"):
     cached_content_token_count: int | None = None
     tool_use_prompt_token_count: int | None = None
     total_token_count: int | None = None
-    service_tier: str | None = None
+    traffic_type: str | None = None
 
 
 class Chunk(Struct, frozen=True, gc=False, rename="camel"):
@@ -254,7 +254,7 @@ class UsageOut(Struct, frozen=True, kw_only=True, rename="camel"):
     total_token_count: int
     cached_content_token_count: int | UnsetType = UNSET
     thoughts_token_count: int | UnsetType = UNSET
-    service_tier: str | UnsetType = UNSET
+    traffic_type: str | UnsetType = UNSET
 
 
 class AnswerOut(Struct, frozen=True, kw_only=True, rename="camel"):

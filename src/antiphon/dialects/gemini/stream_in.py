@@ -12,7 +12,6 @@ from typing import Final
 import msgspec
 
 from antiphon import sse
-from antiphon.dialects.common.service_tiers import tier_to_hub
 from antiphon.dialects.common.stream_to_hub import StreamToHub, invalid_upstream_data
 from antiphon.dialects.common.tool_names import GEMINI_NAMES, ToolNames
 from antiphon.dialects.gemini.answer_in import AnswerToHub
@@ -161,8 +160,9 @@ class EventsToHub(StreamToHub):
 
     def _end_response(self) -> None:
         reason, finish_message = self._stop_reason, sanitize_text(self._finish_message)
-        if self._usage is not None and self._usage.service_tier:
-            self._writer.update_response(service_tier=tier_to_hub(self._usage.service_tier))
+        tier = TIER_OF_TRAFFIC.get(self._usage.traffic_type if self._usage is not None else None)
+        if tier is not None:
+            self._writer.update_response(service_tier=tier)
         if finish_message and reason != "STOP":  # beside a normal end it only describes the calls
             self.losses.add("finishMessage", finish_message, "Open Responses has no equivalent")
         if reason == "STOP" or reason in INCOMPLETE_REASONS:
@@ -243,3 +243,5 @@ INCOMPLETE_REASONS: Final[dict[str, str]] = {
     "TOO_MANY_TOOL_CALLS": "too_many_tool_calls",
     "MALFORMED_RESPONSE": "malformed_response",
 }
+#: The service tiers of an answer.
+TIER_OF_TRAFFIC: Final[dict[str | None, str]] = {"ON_DEMAND_PRIORITY": "priority", "ON_DEMAND_FLEX": "flex"}
