@@ -70,7 +70,7 @@ TESTED_BY = {
     "gateway/test_turn.py": ["gateway/context.py"],
     "gateway/test_worker_pool.py": ["gateway/memory.py", "gateway/worker.py"],
     "gateway/routing/test_attempts.py": ["gateway/routing/records.py"],
-    "ops/test_run.py": ["api/serve_api.py", "ops/services.py"],
+    "ops/test_run.py": ["api/serve_api.py"],
     "ops/test_telemetry.py": ["ops/otel.py"],
     "probe/test_conclusions.py": ["probe/*.py"],
     "producer/test_agent.py": ["producer/integration.py", "producer/turn.py", "system_stamps.py"],

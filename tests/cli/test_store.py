@@ -174,3 +174,26 @@ def test_store_without_configuration_is_in_the_data_folder_of_the_user(tmp_path:
 def test_store_prune_rejects_invalid_limits(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["store", "prune", *argv]) == INVALID_USAGE
     assert re.search(f"invalid number of .* {argv[1]!r}: expected", capsys.readouterr().err)
+
+
+def test_store_backup_and_restore(cwd: Path) -> None:
+    fill(cwd, a_few_days)
+    if "postgres" in (cwd / "antiphon.toml").read_text():
+        with pytest.raises(InvalidUsage, match="pg_dump"):
+            run(cwd, "backup", "copy.db")
+        with pytest.raises(InvalidUsage, match="pg_restore"):
+            run(cwd, "restore", "copy.db")
+        return
+    code, out = run(cwd, "backup", "copy.db")
+    assert code == OK
+    assert "kept.db: backed up to " in out
+    (cwd / "kept.db").unlink()
+    assert "restored from" in run(cwd, "restore", "copy.db")[1]
+    assert "the previous database is now" in run(cwd, "restore", "copy.db")[1]
+    assert "responses      6\n" in run(cwd, "stats")[1]
+
+
+def test_store_backup_of_a_disabled_store_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "antiphon.toml").write_text('[store]\nurl = "off"\n')
+    with pytest.raises(InvalidUsage, match="the store is disabled"):
+        run(tmp_path, "backup", "copy.db")

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, cast
+from typing import cast
 
-from antiphon.errors import StorageUnavailable
 from antiphon.ops.readiness import Readiness, find_store_problem
 from antiphon.store.interface import Store
 
 
 class StoreStub:
-    """A store whose reads fail, or take long."""
+    """A store with a problem, or one that takes long to answer."""
 
-    def __init__(self, error: Exception | None = None, seconds: float = 0.0) -> None:
-        self._error = error
+    def __init__(self, problem: str | None = None, seconds: float = 0.0) -> None:
+        self._problem = problem
         self._seconds = seconds
 
-    async def get(self, owner: str, id: str) -> Any:
-        del owner, id
+    async def health(self) -> str | None:
         await asyncio.sleep(self._seconds)
-        if self._error is not None:
-            raise self._error
+        return self._problem
 
 
 def problem_of(store: StoreStub) -> str | None:
@@ -33,9 +30,7 @@ def test_store_that_can_be_read_is_no_problem() -> None:
 
 
 def test_store_that_fails_or_does_not_answer_is_a_problem() -> None:
-    assert problem_of(StoreStub(StorageUnavailable("the disk is full"))) == (
-        "the store cannot be read: the disk is full"
-    )
+    assert problem_of(StoreStub("the disk is full")) == "the store cannot be used: the disk is full"
     assert problem_of(StoreStub(seconds=60)) == "the store did not answer within 0.05 s"
 
 

@@ -20,7 +20,7 @@ from antiphon.errors import StorageUnavailable
 from antiphon.ops import retention
 from antiphon.ops.logger import Logger
 from antiphon.ops.maintenance import MaintenanceTasks
-from antiphon.ops.retention import delete_expired, run_retention
+from antiphon.ops.retention import ClockWatch, delete_expired, run_retention
 from antiphon.store.conversations import ConversationEntry, StoredConversation
 from antiphon.store.interface import Store
 from antiphon.store.sqlite.store import SqliteStore
@@ -157,13 +157,16 @@ class Ill:
     async def prune_usage(self, **settings: Any) -> int:
         return await self._store.prune_usage(**settings)
 
+    async def newest_time(self) -> int | None:
+        return await self._store.newest_time()
+
 
 def test_sweep_is_retried_after_a_storage_failure(place: OpenStore) -> None:
     async def go() -> None:
         log = io.StringIO()
         logger = Logger(log, "json")
         async with place() as store:
-            await keep(store, *((f"old_{n}", None, 31) for n in range(7)), ("new", None, 1))
+            await keep(store, *((f"old_{n}", None, 31) for n in range(7)), ("new", None, 0.5))
             ill = Ill(store)
             task = asyncio.create_task(run_retention(cast(Store, ill), StoreConfig(), logger, interval=0))
             async with asyncio.timeout(60):
@@ -186,7 +189,7 @@ def test_sweep_is_retried_after_a_storage_failure(place: OpenStore) -> None:
 def test_gateway_sweeps_periodically(tmp_path: Path) -> None:
     async def fill() -> None:
         store = await SqliteStore.open(tmp_path / "antiphon.db")
-        await keep(store, ("old", None, 3), ("new", None, 1))
+        await keep(store, ("old", None, 3), ("new", None, 0.5))
         await store.close()
 
     asyncio.run(fill())
@@ -208,6 +211,9 @@ def test_internal_error_does_not_end_retention() -> None:
     class Odd:
         swept = 0
 
+        async def newest_time(self) -> None:
+            return None
+
         async def prune(self, **_: object) -> int:
             self.swept += 1
             if self.swept == 1:
@@ -225,3 +231,39 @@ def test_internal_error_does_not_end_retention() -> None:
         return log.getvalue()
 
     assert "RuntimeError: odd" in asyncio.run(within())
+
+
+def test_nothing_is_deleted_after_a_jump_of_the_clock(place: OpenStore) -> None:
+    """The first sweep after the jump deletes nothing, and says so; so does the first sweep of a process whose clock is far
+    from the newest response."""
+
+    async def go() -> None:
+        log = io.StringIO()
+        logger = Logger(log, "json")
+        jumps = iter([0.0, 40 * DAY, 40 * DAY])
+        sweeps = 0
+
+        def now() -> float:
+            nonlocal sweeps
+            sweeps += 1
+            return NOW + next(jumps)
+
+        async with place() as store:
+            assert await store.newest_time() is None
+            await keep(store, ("old", None, 29), ("new", None, 0.5))
+            assert await store.newest_time() == int(NOW - 0.5 * DAY)
+            clock = ClockWatch(now, lambda: 5.0)
+            config = StoreConfig(retention_days=29.5)
+            with pytest.raises(RuntimeError, match="StopIteration"):
+                await run_retention(store, config, logger, interval=0, clock=clock)
+            assert await left(store, "old", "new") == ["old", "new"]
+        lines = [msgspec.json.decode(line) for line in log.getvalue().splitlines()]
+        assert [(line["level"], line["days"]) for line in lines] == [("warning", 40.0)]
+        assert lines[0]["event"].startswith("retention deletes nothing in this sweep")
+
+    asyncio.run(go())
+
+
+def test_first_look_at_the_clock_compares_it_with_the_newest_response() -> None:
+    assert ClockWatch(lambda: 100.0 + 3 * DAY, lambda: 0.0).measure_jump(100) == 3 * DAY
+    assert ClockWatch(lambda: 100.0, lambda: 0.0).measure_jump(None) == 0.0

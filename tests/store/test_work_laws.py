@@ -1012,3 +1012,21 @@ def test_stores_agree_with_a_model_of_work(
         runner.run(go_through())
     finally:
         runner.run(clear())
+
+
+def test_leases_of_ended_runners_are_released_at_once(run: Run) -> None:
+    async def law(setup: StoreSetup) -> None:
+        store = setup.store
+        await enqueue(store, "a", "b", "c")
+        assert [claimed.id for claimed in await store.claim("run_1", LONG, 2)] == ["a", "b"]
+        assert [claimed.id for claimed in await store.claim("run_2", LONG, 1)] == ["c"]
+        assert sorted(await store.lease_holders()) == ["run_1", "run_2"]
+        assert await finish(store, "run_1", "b")
+        await setup.advance_time(-1000.0)  # the clock was set back: the lease would last much longer
+        assert await store.claim("run_3", LONG, 3) == []
+        assert await store.release_runners(["run_1", "run_9"]) == 1
+        assert [claimed.id for claimed in await store.claim("run_3", LONG, 3)] == ["a"]
+        assert sorted(await store.lease_holders()) == ["run_2", "run_3"]
+        assert await store.release_runners([]) == 0
+
+    run(law)

@@ -127,7 +127,7 @@ COMMANDS: Final = {
     "models": "list the models of a running gateway",
     "config": "check a configuration, or print its schema",
     "trace": "list, show and replay traces of requests",
-    "store": "inspect, prune and verify the store",
+    "store": "inspect, prune, verify, back up and restore the store",
     "usage": "show usage: tokens, requests, errors, losses",
     "check": "test whether a server conforms to Open Responses",
     "probe": "find out what a server accepts, and write its profile",

@@ -1,4 +1,4 @@
-"""`antiphon store`: count the stored responses, remove old ones, and verify the store."""
+"""`antiphon store`: count the stored responses, remove old ones, verify the store, and back it up."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import msgspec
 
 from antiphon.cli.exits import FAILED, OK, InvalidUsage
 from antiphon.cli.help import HELP_FORMAT
-from antiphon.cli.terminal import one_line
+from antiphon.cli.terminal import one_line, printable
 from antiphon.config import StoreConfig, default_config, find_config, load_config
 from antiphon.store.interface import Store, StoreStats
 from antiphon.store.work import QueueStats
@@ -26,7 +26,8 @@ def add_parser(subparsers: Any, summary: str) -> None:
     parser = subparsers.add_parser(
         "store",
         help=summary,
-        description="Inspects, prunes and verifies the store of responses. The gateway may be running.",
+        description="Inspects, prunes, verifies and backs up the store of responses. The gateway may be running, "
+        "except for `restore`.",
         epilog=EPILOG,
         **HELP_FORMAT,
     )
@@ -49,6 +50,10 @@ def add_parser(subparsers: Any, summary: str) -> None:
         help="keep at most this many responses (default: max_responses in the configuration)",
     )
     _add_action(actions, "verify", "check the integrity of everything that is stored")
+    backup = _add_action(actions, "backup", "write a consistent copy of an SQLite store to a new private file")
+    backup.add_argument("file", metavar="FILE", type=Path, help="the new file")
+    restore = _add_action(actions, "restore", "replace an SQLite store by a backup; stop the gateway first")
+    restore.add_argument("file", metavar="FILE", type=Path, help="a file that `backup` has written")
 
 
 def run(
@@ -63,6 +68,8 @@ def run(
     del err  # errors are raised
     file = find_config(args.config, environ, cwd or Path.cwd())
     config = (load_config(file, environ) if file else default_config(environ)).store
+    if args.action in ("backup", "restore"):
+        return _copy_store(args.action, (cwd or Path.cwd()) / args.file, config, environ, out)
 
     async def run_action(store: Store) -> int:
         match args.action:
@@ -100,12 +107,33 @@ async def with_store(config: StoreConfig, environ: Mapping[str, str], run_action
 
     store = await open_store(config, environ)
     if store is None:
-        raise InvalidUsage("the store is disabled: [store] url is off in the configuration")
+        raise InvalidUsage(DISABLED_STORE)
     try:
         code: int = await run_action(store)
         return code
     finally:
         await store.close()
+
+
+def _copy_store(action: str, file: Path, config: StoreConfig, environ: Mapping[str, str], out: TextIO) -> int:
+    from antiphon.store.opening import describe_location, sqlite_path
+    from antiphon.store.sqlite.backup import back_up, restore
+
+    path = sqlite_path(config, environ)
+    if path is None:
+        if describe_location(config, environ) is None:
+            raise InvalidUsage(DISABLED_STORE)
+        command = "pg_dump --format=custom" if action == "backup" else "pg_restore"
+        raise InvalidUsage(f"the store is PostgreSQL: use its own tool, {command}; see docs/state.md")
+    if action == "backup":
+        size = back_up(path, file)
+        out.write(printable(f"{path}: backed up to {file}, {size / 2**20:,.1f} MiB\n"))
+        return OK
+    previous_path = restore(file, path)
+    out.write(printable(f"{path}: restored from {file}\n"))
+    if previous_path is not None:
+        out.write(printable(f"the previous database is now {previous_path}\n"))
+    return OK
 
 
 async def _prune(store: Store, config: StoreConfig, days: float | None, keep: int | None, now: float) -> int:
@@ -171,11 +199,13 @@ def _parse_count(text: str) -> int:
     return int(text)
 
 
+DISABLED_STORE: Final = "the store is disabled: [store] url is off in the configuration"
 MAX_DAYS: Final = 36_500
 EPILOG: Final = """examples:
   antiphon store stats
   antiphon store prune --days 7
   antiphon store verify && echo ok
+  antiphon store backup antiphon-2026-11-17.db
 
 exit codes:
   0    success

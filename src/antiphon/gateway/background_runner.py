@@ -16,6 +16,7 @@ from antiphon.errors import StorageUnavailable
 from antiphon.gateway.background_job import BackgroundJob
 from antiphon.gateway.context import GatewayContext
 from antiphon.gateway.ids import new_id
+from antiphon.gateway.runner_name import current_process, has_ended, make_runner_name
 from antiphon.store.interface import Store
 
 
@@ -32,7 +33,8 @@ class BackgroundRunner:
     """Runs background work in one process."""
 
     def __init__(self, services: GatewayContext, store: Store, limit: int, timings: BackgroundTimings) -> None:
-        self.runner = new_id("run")
+        self._process = current_process()
+        self.runner = make_runner_name(new_id("run"), self._process)
         self.waiting_jobs = 0  # of all processes, at the last count
         self._counted_at = -math.inf
         self._services = services
@@ -86,7 +88,18 @@ class BackgroundRunner:
             job.task.cancel()
         self._lease_task.cancel()
 
+    async def _release_ended_runners(self) -> None:
+        """Frees the work of processes of this machine that have ended, without waiting for the end of their leases."""
+        ended_runners = [runner for runner in await self._store.lease_holders() if has_ended(runner, self._process)]
+        if ended_runners:
+            count = await self._store.release_runners(ended_runners)
+            self._services.logger.event("released background work of processes that have ended", count=count)
+
     async def _claim_continuously(self) -> None:
+        try:
+            await self._release_ended_runners()
+        except StorageUnavailable as error:
+            self._services.logger.event("cannot release background work", level="warning", why=error.message)
         while not self._is_stopping:
             self._wake_event.clear()
             change_counter = self._store.change_counter

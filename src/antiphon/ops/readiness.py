@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from antiphon.errors import StorageUnavailable
+from antiphon.ops.logger import Logger
 from antiphon.store.interface import Store
 
 
@@ -27,25 +27,29 @@ class Readiness:
             self._problems[source] = problem
 
 
-async def watch_store(store: Store, readiness: Readiness) -> None:
-    """Reads from the store again and again, so that a request for readiness need not wait for it."""
+async def watch_store(store: Store, readiness: Readiness, logger: Logger) -> None:
+    """Checks the store again and again, so that a request for readiness need not wait for it. Logs when it cannot be
+    used, and when it can be used again."""
+    last_problem: str | None = None
     while True:
-        readiness.set_problem("store", await find_store_problem(store, STORE_TIMEOUT))
+        problem = await find_store_problem(store, STORE_TIMEOUT)
+        readiness.set_problem("store", problem)
+        if problem is not None and problem != last_problem:
+            logger.event("the store cannot be used", level="error", why=problem)
+        elif problem is None and last_problem is not None:
+            logger.event("the store can be used again")
+        last_problem = problem
         await asyncio.sleep(CHECK_INTERVAL)
 
 
 async def find_store_problem(store: Store, seconds: float) -> str | None:
-    """Why the store cannot be read; None if it can."""
+    """Why the store cannot be used; None if it can."""
     try:
-        await asyncio.wait_for(store.get(NO_OWNER, NO_ID), seconds)
-    except StorageUnavailable as error:
-        return f"the store cannot be read: {error.message}"
+        problem = await asyncio.wait_for(store.health(), seconds)
     except TimeoutError:
         return f"the store did not answer within {seconds:g} s"
-    return None
+    return None if problem is None else f"the store cannot be used: {problem}"
 
 
-CHECK_INTERVAL: Final = 2.0  # seconds between two reads
+CHECK_INTERVAL: Final = 2.0  # seconds between two checks
 STORE_TIMEOUT: Final = 2.0  # seconds
-NO_OWNER: Final = ""
-NO_ID: Final = "resp_readiness"

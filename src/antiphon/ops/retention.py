@@ -14,13 +14,54 @@ from antiphon.store.interface import Store
 
 SWEEP_INTERVAL: Final = 60.0  # seconds between two sweeps
 BATCH_PAUSE: Final = 0.05  # seconds between two batches of a sweep
+MAX_CLOCK_JUMP: Final = 86_400.0  # seconds
 BATCH_SIZE: Final = 100
 
 
-async def run_retention(store: Store, config: StoreConfig, logger: Logger, *, interval: float = SWEEP_INTERVAL) -> None:
-    """Sweeps periodically until it is cancelled. If the store is unavailable, the next sweep tries again."""
+class ClockWatch:
+    """Notices jumps of the wall clock, by which everything would expire at once."""
+
+    def __init__(self, now: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._monotonic = monotonic
+        self._last_look: tuple[float, float] | None = None
+
+    def measure_jump(self, newest: int | None) -> float:
+        """The seconds by which the clock jumped since the last look. The first look compares it with the time of the
+        newest response in the store."""
+        now, monotonic = self._now(), self._monotonic()
+        if self._last_look is None:
+            jump = 0.0 if newest is None else now - newest
+        else:
+            last_now, last_monotonic = self._last_look
+            jump = (now - last_now) - (monotonic - last_monotonic)
+        self._last_look = now, monotonic
+        return jump
+
+
+async def run_retention(
+    store: Store,
+    config: StoreConfig,
+    logger: Logger,
+    *,
+    interval: float = SWEEP_INTERVAL,
+    clock: ClockWatch | None = None,
+) -> None:
+    """Sweeps periodically until it is cancelled. If the store is unavailable, the next sweep tries again. Deletes
+    nothing if the clock has jumped by more than a day since the last sweep."""
+    clock = clock or ClockWatch()
     while True:
         try:
+            jump = clock.measure_jump(await store.newest_time())
+            if abs(jump) > MAX_CLOCK_JUMP:
+                logger.event(
+                    "retention deletes nothing in this sweep: the clock is more than a day away from the last time",
+                    level="warning",
+                    days=round(jump / 86_400, 1),
+                    next_sweep_in_seconds=interval,
+                )
+                await asyncio.sleep(interval)
+                continue
             removed = await delete_expired(store, config)
         except StorageUnavailable as error:
             logger.event("failed to prune the store", level="warning", why=error.message)

@@ -146,7 +146,7 @@ class Services:
             self.logger.add_listener(self.usage.count_request)
             tasks.start("retention", partial(run_retention, self.store, self.config.store, self.logger))
             tasks.start("usage", self.usage.run)
-            tasks.start("readiness", partial(watch_store, self.store, self.readiness))
+            tasks.start("readiness", partial(watch_store, store, self.readiness, self.logger))
         self.readiness.set_problem("start", None)
 
     def stop_being_ready(self) -> None:

@@ -98,6 +98,14 @@ class Store(HistoryStore, WorkStore, ConversationStore, UsageStore, Protocol):
         chain expires as a whole; nor is an unfinished one. Returns how many were deleted; call again until it is 0."""
         ...
 
+    async def newest_time(self) -> int | None:
+        """Returns when the newest response was created, in seconds since 1970."""
+        ...
+
+    async def health(self) -> str | None:
+        """Returns why the storage cannot be used, in a few seconds at most; None if it can be used."""
+        ...
+
     async def stats(self) -> StoreStats: ...
 
     async def verify(self) -> list[str]:

@@ -94,6 +94,14 @@ class WorkStore(Protocol):
         does the same as `append` and `save`."""
         ...
 
+    async def lease_holders(self) -> list[str]:
+        """Returns the runners of all unfinished work with a lease, expired or not."""
+        ...
+
+    async def release_runners(self, runners: Sequence[str]) -> int:
+        """Gives up all leases of runners that have ended. Returns how many there were."""
+        ...
+
     async def release(self, runner: str, ids: Sequence[str]) -> None:
         """Gives up the leases of a runner: any runner may claim the work at once."""
         ...

@@ -67,7 +67,8 @@ def test_fixed_sqlite_version_is_accepted() -> None:
 
 @pytest.mark.io
 def test_locked_file_at_startup_is_reported(tmp_path: Path) -> None:
-    (tmp_path / "a.db").touch()
+    with closing(apsw.Connection(str(tmp_path / "a.db"))) as db:
+        db.execute("CREATE TABLE t (a); DROP TABLE t")  # a file without tables, which must be migrated
     with held(tmp_path / "a.db"), pytest.raises(StorageUnavailable, match="busy"):
         asyncio.run(SqliteStore.open(tmp_path / "a.db", lock_timeout=0.1))
 
@@ -113,7 +114,7 @@ READ_ONLY = """
     [
         ("pass", "cannot create the file: Permission denied; name another file in [store] url"),
         (
-            "path.touch(); path.chmod(0o444)",
+            "prepare_file(path, 1.0); path.chmod(0o444)",
             "cannot be opened for writing; the file and its folder must belong to the user that runs Antiphon",
         ),
     ],
@@ -132,7 +133,7 @@ def test_missing_file_is_reported_and_recovers(tmp_path: Path) -> None:
         store = SqliteStore(path, 1.0)
         path.rename(tmp_path / "b.db")
         for question in (store.get("anna", "resp_1"), store.save("anna", record("resp_1"), [], []), store.stats()):
-            with pytest.raises(StorageUnavailable, match="cannot be read or written"):
+            with pytest.raises(StorageUnavailable, match=r"cannot be read or written|was deleted"):
                 await question
         assert not path.exists()
         (tmp_path / "b.db").rename(path)
@@ -141,3 +142,30 @@ def test_missing_file_is_reported_and_recovers(tmp_path: Path) -> None:
         await store.close()
 
     asyncio.run(go())
+
+
+def test_empty_file_where_a_database_was_is_refused_unchanged(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    sqlite_file.prepare_file(path, 1.0)
+    os.truncate(path, 0)
+    with pytest.raises(ConfigError, match=re.escape(f"{path}: the file is empty")):
+        asyncio.run(SqliteStore.open(path))
+    assert path.stat().st_size == 0
+    path.unlink()
+    sqlite_file.prepare_file(path, 1.0)
+    assert [file.name for file in tmp_path.iterdir()] == ["a.db"]
+
+
+def test_file_that_another_process_creates_first_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, other = tmp_path / "a.db", tmp_path / "other.db"
+    sqlite_file.prepare_file(other, 1.0)
+    link = os.link
+
+    def lose_the_race(source: Path, target: Path) -> None:
+        link(other, path)
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", lose_the_race)
+    sqlite_file.prepare_file(path, 1.0)
+    assert path.samefile(other)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["a.db", "other.db"]

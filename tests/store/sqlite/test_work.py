@@ -36,6 +36,8 @@ QUEUED = replace(record("resp_1"), status="queued")
         ),
         *(getattr(sqlite_work, name) for name in ("SELECT_WORK_OF_RUNNER", "SELECT_CANCELLABLE", "SELECT_EVENTS")),
         sqlite_work.SELECT_QUEUE_STATS,
+        sqlite_work.SELECT_LEASE_HOLDERS,
+        sqlite_work.RELEASE_RUNNERS,
         *(getattr(sqlite_watch, name) for name in ("SELECT_STATES", "SELECT_QUEUE_STATE")),
         *(
             getattr(sqlite_conversations, name)

@@ -32,9 +32,10 @@ class ConnectionLimits(Struct, frozen=True, kw_only=True):
     #: default, and each worker of each gateway has its own pool.
     connections: int = 4
     #: After this the server aborts a statement.
-    statement_timeout: float = 5.0
-    #: After this the client gives up: the server or the network is stalled.
-    answer_timeout: float = 6.0
+    statement_timeout: float = 4.0
+    #: After this the client gives up: the server or the network is stalled. It includes the wait for a connection and
+    #: the repetition after a lost one, so that clients get an error within 5 s.
+    answer_timeout: float = 4.5
     #: For one attempt to connect, and for all attempts to reach a server that is down.
     connect_timeout: float = 3.0
     reconnect_timeout: float = 3.0
@@ -76,7 +77,7 @@ class Connections:
         """Connects and migrates the tables. Raises if the database cannot be used."""
         try:
             await self._pool
-            await self._run_query(migrate)
+            await self._run_with_retry(migrate)
         except (*FAILURES, ValueError) as error:
             self._pool.terminate()
             raise startup_error(error) from error
@@ -118,7 +119,7 @@ class Connections:
                 return rows
 
         try:
-            return await self._run_query(query)
+            return await self._run_with_retry(query)
         except FAILURES as error:
             raise storage_unavailable(error) from error
 
@@ -143,6 +144,10 @@ class Connections:
             self._pool.terminate()
 
     async def _run_query(self, query: Callable[[Any], Awaitable[T]]) -> T:
+        async with asyncio.timeout(self._limits.answer_timeout):
+            return await self._run_with_retry(query)
+
+    async def _run_with_retry(self, query: Callable[[Any], Awaitable[T]]) -> T:
         try:
             return await self._run_query_once(query)
         except DISCONNECT_ERRORS:

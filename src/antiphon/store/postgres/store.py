@@ -117,6 +117,17 @@ class PostgresStore(PostgresWork, PostgresConversations, PostgresUsage):
         [[count]] = await self._connections.fetch(PRUNE_RESPONSES, before, keep, batch_size)
         return int(count)
 
+    async def newest_time(self) -> int | None:
+        [(newest,)] = await self._connections.fetch("SELECT max(created_at) FROM antiphon_responses")
+        return None if newest is None else int(newest)
+
+    async def health(self) -> str | None:
+        try:
+            await self._connections.fetch("SELECT 1")
+        except StorageUnavailable as error:
+            return error.message
+        return None
+
     async def stats(self) -> StoreStats:
         [row] = await self._connections.fetch_long_running(SELECT_STATS)
         return StoreStats(**dict(row))

@@ -113,6 +113,16 @@ class PostgresWork:
                 return True
             first_number, events = next_event, events_to_append(first_number, events, next_event)
 
+    async def lease_holders(self) -> list[str]:
+        return [runner.decode() for (runner,) in await self._connections.fetch(SELECT_LEASE_HOLDERS)]
+
+    async def release_runners(self, runners: Sequence[str]) -> int:
+        rows = await self._connections.fetch(
+            RELEASE_RUNNERS, [runner.encode() for runner in runners], self._payload(None)
+        )
+        self._notify(None)
+        return int(rows[0][0])
+
     async def release(self, runner: str, ids: Sequence[str]) -> None:
         await self._connections.fetch(RELEASE_LEASES, runner.encode(), [id.encode() for id in ids], self._payload(None))
         self._notify(None)
@@ -279,6 +289,15 @@ FROM claimed JOIN antiphon_responses AS response USING (seq) ORDER BY seq
 """
 SELECT_HELD_WORK: Final = """
 SELECT seq FROM antiphon_work WHERE id = ANY ({}::bytea[]) AND runner = $1 AND NOT has_ended ORDER BY id FOR UPDATE
+"""
+SELECT_LEASE_HOLDERS: Final = "SELECT DISTINCT runner FROM antiphon_work WHERE NOT has_ended AND runner IS NOT NULL"
+RELEASE_RUNNERS: Final = f"""
+WITH own AS MATERIALIZED (
+    SELECT seq FROM antiphon_work WHERE NOT has_ended AND runner = ANY ($1::bytea[]) ORDER BY id FOR UPDATE
+), released AS (
+    UPDATE antiphon_work AS work SET held_until = NULL, runner = NULL FROM own WHERE work.seq = own.seq
+)
+SELECT count(*), pg_notify('{CHANNEL}', $2) FROM own
 """
 RENEW_LEASES: Final = f"""
 WITH own AS MATERIALIZED ({SELECT_HELD_WORK.format("$3")})

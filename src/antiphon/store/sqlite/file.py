@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +27,13 @@ def prepare_file(path: Path, lock_timeout: float) -> None:
     """Creates the file if it is missing, and migrates it. A problem with the location is a `ConfigError`."""
     check_version(apsw.sqlite_lib_version())
     try:
-        _make_file(path)
+        if not path.exists():
+            _make_file(path, lock_timeout)
+        if path.is_file() and path.stat().st_size == 0:
+            raise ConfigError(
+                f"{path}: the file is empty, and a database is never empty: its content is lost. Restore a copy of the "
+                "file, or delete it to begin with an empty database"
+            )
         _retry_while_busy(lambda: _migrate_file(path, lock_timeout), lock_timeout)
     except OSError as error:
         raise ConfigError(
@@ -84,11 +91,19 @@ def storage_error(error: Exception) -> Exception:
     return unavailable
 
 
-def _make_file(path: Path) -> None:
+def _make_file(path: Path, lock_timeout: float) -> None:
+    """Creates a database under another name and renames it, so that an empty file is always an error."""
     # SQLite gives its log and the log's index the mode of the file, so this sets the mode of all three.
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with contextlib.suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    new_path = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}.new")
+    os.close(os.open(new_path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    try:
+        _migrate_file(new_path, lock_timeout)
+        with contextlib.suppress(FileExistsError):  # another process was faster
+            os.link(new_path, path)
+    finally:
+        for leftover in (new_path, *(Path(f"{new_path}{suffix}") for suffix in ("-wal", "-shm"))):
+            leftover.unlink(missing_ok=True)
 
 
 def _migrate_file(path: Path, lock_timeout: float) -> None:

@@ -30,6 +30,12 @@ def migrate(db: apsw.Connection, path: str) -> None:
             db.execute("ROLLBACK")
 
 
+def check_schema(db: apsw.Connection, path: str) -> None:
+    """Refuses a file that this version cannot migrate, or that has no tables."""
+    if _schema_version(db, path) == 0:
+        raise ConfigError(f"{path}: the database has no tables of Antiphon")
+
+
 def _schema_version(db: apsw.Connection, path: str) -> int:
     application_id, version = db.pragma("application_id"), db.pragma("user_version")
     is_empty = not db.execute("SELECT count(*) FROM sqlite_schema").fetchall()[0][0]

@@ -21,6 +21,7 @@ from antiphon.store.interface import StoreStats
 from antiphon.store.sqlite.change_watcher import ChangeWatcher
 from antiphon.store.sqlite.conversations import SqliteConversations
 from antiphon.store.sqlite.file import connect, fetch, prepare_file, storage_error
+from antiphon.store.sqlite.file_watch import FileWatch
 from antiphon.store.sqlite.responses import SqliteResponses
 from antiphon.store.sqlite.threads import ReaderThreads, WriterThread
 from antiphon.store.sqlite.usage import SqliteUsage
@@ -46,8 +47,10 @@ class SqliteStore(SqliteResponses, SqliteWork, SqliteConversations, SqliteUsage)
         loop = asyncio.get_running_loop()
         self._path = path
         self._connect_read_only = partial(connect, path, lock_timeout, is_read_only=True)
-        self._writer = WriterThread(partial(connect, path), loop, lock_timeout=lock_timeout)
-        self._readers = ReaderThreads(self._connect_read_only, loop)
+        self._file_watch = FileWatch(path)
+        check_file = self._file_watch.check
+        self._writer = WriterThread(partial(connect, path), loop, lock_timeout=lock_timeout, check_file=check_file)
+        self._readers = ReaderThreads(self._connect_read_only, loop, check_file)
         self._changes = Changes()
         self._change_watcher = ChangeWatcher(self._readers, self._changes)
         self._now = now
@@ -69,6 +72,12 @@ class SqliteStore(SqliteResponses, SqliteWork, SqliteConversations, SqliteUsage)
             partial(_prune_responses, seqs=seqs, newest_position=newest_position, batch_size=batch_size),
             is_deletion=True,
         )
+
+    async def newest_time(self) -> int | None:
+        return await self._readers.run_query(_select_newest_time)
+
+    async def health(self) -> str | None:
+        return await asyncio.to_thread(self._file_watch.look)
 
     async def stats(self) -> StoreStats:
         return await self._run_in_thread(partial(_select_stats, path=self._path))
@@ -111,6 +120,11 @@ def _find_prunable(
         return None
     seqs = [seq for (seq,) in fetch(cursor, SELECT_OLDEST, *max(positions), batch_size)]
     return (seqs, max(positions)) if seqs else None
+
+
+def _select_newest_time(cursor: apsw.Cursor) -> int | None:
+    newest: int | None = fetch(cursor, "SELECT max(created_at) FROM responses")[0][0]
+    return newest
 
 
 def _select_stats(cursor: apsw.Cursor, path: Path) -> StoreStats:

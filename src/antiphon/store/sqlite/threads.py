@@ -45,9 +45,16 @@ class WriterThread:
     """Executes writes in the order of `run_write`, in its own thread."""
 
     def __init__(
-        self, connect: Callable[[float], apsw.Connection], loop: asyncio.AbstractEventLoop, *, lock_timeout: float
+        self,
+        connect: Callable[[float], apsw.Connection],
+        loop: asyncio.AbstractEventLoop,
+        *,
+        lock_timeout: float,
+        check_file: Callable[[], None] = lambda: None,
     ) -> None:
-        """`lock_timeout` is how many seconds a write waits at most for the lock of another process."""
+        """`lock_timeout` is how many seconds a write waits at most for the lock of another process. `check_file` raises
+        if nothing may be written."""
+        self._check_file = check_file
         self._connect = connect
         self._loop = loop
         self._lock_timeout = lock_timeout
@@ -116,6 +123,7 @@ class WriterThread:
 
     def _run_transaction(self, batch: list[_QueuedWrite]) -> list[Any]:
         """Returns the result or exception of each write. If this raises, nothing was written."""
+        self._check_file()
         lock_timeout = batch[0].queued_at + self._lock_timeout - time.monotonic()
         if self._db is None:
             self._db = self._connect(lock_timeout)
@@ -163,8 +171,15 @@ class _QueuedWrite(NamedTuple):
 class ReaderThreads:
     """Runs read queries in threads, a few at a time. A connection that failed is replaced."""
 
-    def __init__(self, connect: Callable[[], apsw.Connection], loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], apsw.Connection],
+        loop: asyncio.AbstractEventLoop,
+        check_file: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`check_file` raises if nothing may be read."""
         self._connect = connect
+        self._check_file = check_file
         self._loop = loop
         self._queue: SimpleQueue[_QueuedQuery | None] = SimpleQueue()
         self._thread_ends: list[asyncio.Future[None]] = []
@@ -195,6 +210,7 @@ class ReaderThreads:
         db: apsw.Connection | None = None
         while (queued := self._queue.get()) is not None:
             try:
+                self._check_file()
                 db = db or self._connect()
                 result = queued.query(db.cursor())
             except Exception as error:  # the caller gets it, unchanged if it is not an error of SQLite

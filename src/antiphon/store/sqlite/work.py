@@ -89,6 +89,12 @@ class SqliteWork:
         )
         return await self._write_and_notify(operation, record.id)
 
+    async def lease_holders(self) -> list[str]:
+        return await self._readers.run_query(_lease_holders)
+
+    async def release_runners(self, runners: Sequence[str]) -> int:
+        return await self._write_and_notify(partial(_release_runners, runners=_encode_ids(runners)), None)
+
     async def release(self, runner: str, ids: Sequence[str]) -> None:
         await self._write_and_notify(partial(_release, runner=runner.encode(), ids=_encode_ids(ids)), None)
 
@@ -230,6 +236,10 @@ def _release(cursor: apsw.Cursor, runner: bytes, ids: str) -> None:
     cursor.execute(RELEASE_LEASES, (_encode_json([seq for seq, _, _ in held_work]),))
 
 
+def _release_runners(cursor: apsw.Cursor, runners: str) -> int:
+    return len(fetch(cursor, RELEASE_RUNNERS, runners))
+
+
 def _finish(
     cursor: apsw.Cursor,
     runner: bytes,
@@ -310,6 +320,10 @@ def _events_after(cursor: apsw.Cursor, owner: bytes, id: bytes, after: int) -> E
     return EventsAfter(events=events, status=status.decode())
 
 
+def _lease_holders(cursor: apsw.Cursor) -> list[str]:
+    return [runner.decode() for runner in {runner for (runner,) in fetch(cursor, SELECT_LEASE_HOLDERS)}]
+
+
 def _queue_stats(cursor: apsw.Cursor, now: Callable[[], float]) -> QueueStats:
     [(waiting, running, oldest_waiting)] = fetch(cursor, SELECT_QUEUE_STATS, now())
     return QueueStats(waiting=waiting, running=running, oldest_waiting=oldest_waiting)
@@ -343,6 +357,11 @@ SELECT_LEASES: Final = """
 """
 RENEW_LEASES: Final = "UPDATE work SET held_until = ? WHERE seq IN (SELECT value FROM json_each(?))"
 RELEASE_LEASES: Final = "UPDATE work SET held_until = NULL, runner = NULL WHERE seq IN (SELECT value FROM json_each(?))"
+SELECT_LEASE_HOLDERS: Final = "SELECT runner FROM work WHERE has_ended = 0 AND runner IS NOT NULL"
+RELEASE_RUNNERS: Final = """
+    UPDATE work SET held_until = NULL, runner = NULL
+    WHERE has_ended = 0 AND runner IN (SELECT unhex(value) FROM json_each(?)) RETURNING seq
+"""
 SELECT_HELD_WORK: Final = """
     SELECT json_group_array(json_array(hex(w.id), hex(runner), w.seq, next_event, hex(status)))
     FROM json_each(?) CROSS JOIN work AS w ON w.id = unhex(value) CROSS JOIN responses AS r ON r.seq = w.seq
