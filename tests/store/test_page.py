@@ -7,7 +7,6 @@ import io
 import shlex
 from pathlib import Path
 
-import apsw
 import pytest
 from tests.clients.blocks import block
 from tests.store.postgres_server import fresh_url, sql, url_of
@@ -57,26 +56,32 @@ def test_page_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert tell(verify, tmp_path) == "no problems found\n"
 
 
-def test_page_backup_command_copies_an_open_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_backup_commands_copy_an_open_store_and_restore_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "antiphon.toml").write_text(block_of("sqlite:///"))
     config = store_config_in(block_of("sqlite:///"))
-    _, line = block_of("VACUUM INTO").splitlines()
-    program, file, statement = shlex.split(line)
+    backup, restore = block_of("store backup").splitlines()
 
     async def back_up() -> None:
         store = await open_store(config, {})
         assert store is not None
         await store.save("anybody", RECORD, [], [])
-        apsw.Connection(file).execute(statement)
+        await asyncio.to_thread(tell, backup, tmp_path)
+        await store.delete("anybody", "resp_1")
         await store.close()
-        copy = await open_store(StoreConfig(url="sqlite:///copy.db"), {})
+
+    async def read() -> None:
+        copy = await open_store(config, {})
         assert copy is not None
         assert await copy.get("anybody", "resp_1") == RECORD
         assert await copy.verify() == []
         await copy.close()
 
-    assert program == "sqlite3"
     asyncio.run(back_up())
+    tell(restore.partition("#")[0], tmp_path)
+    asyncio.run(read())
 
 
 def test_page_settings_are_valid() -> None:

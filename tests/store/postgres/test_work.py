@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from hashlib import sha256
 from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
@@ -20,6 +21,7 @@ from antiphon.store.conversations import ConversationAddition, ConversationEntry
 from antiphon.store.postgres import listener as postgres_listener
 from antiphon.store.postgres import work as postgres_work
 from antiphon.store.postgres.connections import ConnectionLimits, Connections
+from antiphon.store.postgres.listener import CHANNEL, notification_payload, parse_payload
 from antiphon.store.postgres.store import PostgresStore
 from antiphon.store.work import EventsAfter
 
@@ -243,6 +245,20 @@ def test_concurrent_work_is_batched_and_keeps_its_order() -> None:
         assert stored is not None
         assert stored.id == "resp_99"
 
+        for name, write in {
+            "APPEND": lambda id: store.append("one", id, 0, [b"1", b"2"], "in_progress"),
+            "FINISH": lambda id: store.finish("one", record(id), [f"item of {id}"], [f"call of {id}"], 2, [b"3"]),
+        }.items():
+            connections.query_count = 0
+            assert all(await asyncio.gather(*map(write, ids))), name
+            assert connections.query_count <= 4, name  # the first one alone, then 64 at a time
+        assert await store.finish("two", record("resp_1"), [], [], 3, []) is False
+        assert await store.finish("one", record("resp_1"), [], [], 3, []) is True
+        assert await store.events_after("anna", "resp_99", -1) == EventsAfter(
+            events=[b"1", b"2", b"3"], status="completed"
+        )
+        assert list(await store.find_calls("anna", ["call of resp_7"])) == ["call of resp_7"]
+
         same, other = replace(QUEUED, id="same"), replace(QUEUED, id="other")
         enqueues = [
             store.enqueue("anna", same, [], b"1"),
@@ -283,3 +299,39 @@ def test_verify_reports_gaps_between_events() -> None:
         await store.close()
 
     uvloop.run(story())
+
+
+def test_batch_of_changes_is_one_notification() -> None:
+    """PostgreSQL serialises commits that notify."""
+
+    async def story() -> None:
+        url = postgres_server.fresh_url()
+        store, other = await PostgresStore.open(url), await PostgresStore.open(url)
+        payloads: list[str] = []
+        listener = await asyncpg.connect(url)
+        await listener.add_listener(CHANNEL, lambda *event: payloads.append(event[-1]))
+        ids = [f"resp_{number}" for number in range(40)]
+        await asyncio.gather(*(store.enqueue("anna", replace(QUEUED, id=id), [], b"{}") for id in ids))
+        await store.claim("one", NEVER, 50)
+        for _ in range(2):  # the other gateway listens from its first wait on
+            await other.wait_for_change(None, 0.5)
+        counter = other.change_counter
+        waits = [asyncio.create_task(other.wait_for_change(id, 30, counter)) for id in ids]
+        payloads.clear()
+        await asyncio.gather(*(store.finish("one", record(id), [], [], 0, [b"1"]) for id in ids))
+        await asyncio.wait_for(asyncio.gather(*waits), 30)
+        await listener.execute("SELECT 1")
+        assert len(payloads) <= 3  # the first response alone, then all others
+        assert sum(len(parse_payload(payload)[1]) for payload in payloads) == len(ids)
+        await listener.close()
+        await store.close()
+        await other.close()
+
+    uvloop.run(story())
+
+
+def test_payload_of_an_earlier_version_is_understood() -> None:
+    key = sha256(b"resp_1").hexdigest()
+    assert parse_payload(f"origin {key}") == ("origin", [key[:16]])
+    assert parse_payload("origin queue") == ("origin", [None])
+    assert parse_payload(notification_payload("origin", [None, key[:16]])) == ("origin", [None, key[:16]])

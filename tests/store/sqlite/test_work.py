@@ -34,7 +34,10 @@ QUEUED = replace(record("resp_1"), status="queued")
             getattr(sqlite_work, name)
             for name in ("RELEASE_LEASES", "SELECT_HELD_WORK", "SET_NEXT_EVENT", "SET_STATUS")
         ),
-        *(getattr(sqlite_work, name) for name in ("SELECT_WORK_OF_RUNNER", "SELECT_CANCELLABLE", "SELECT_EVENTS")),
+        *(
+            getattr(sqlite_work, name)
+            for name in ("SELECT_WORK_TO_FINISH", "END_WORK", "DELETE_REQUESTS", "SELECT_CANCELLABLE", "SELECT_EVENTS")
+        ),
         sqlite_work.SELECT_QUEUE_STATS,
         sqlite_work.SELECT_LEASE_HOLDERS,
         sqlite_work.RELEASE_RUNNERS,
@@ -78,6 +81,34 @@ def test_waiting_appends_are_written_in_one_transaction(tmp_path: Path) -> None:
         assert len(statements) <= 3 * 8, statements
         for id in ids:
             assert await store.events_after("anna", id, -1) == EventsAfter(events=[id.encode()], status="in_progress")
+        await store.close()
+
+    asyncio.run(go())
+
+
+def test_waiting_ends_are_written_in_one_transaction(tmp_path: Path) -> None:
+    statements: list[str] = []
+
+    def note(statement: dict[str, Any]) -> None:
+        statements.append(statement["sql"])
+
+    async def go() -> None:
+        store = await SqliteStore.open(tmp_path / "a.db")
+        ids = [f"resp_{number}" for number in range(30)]
+        for id in ids:
+            await store.enqueue("anna", replace(QUEUED, id=id), [], b"{}")
+        await store.claim("one", 60, 50)
+        await store._writer.run_write(lambda cursor: cursor.connection.trace_v2(apsw.SQLITE_TRACE_STMT, note))
+        ends = [store.finish("one", record(id), [f"msg_{id}"], [], 0, [id.encode()]) for id in ids]
+        twice = [store.finish("one", record("resp_1"), [], [], 0, [b"resp_1"]) for _ in range(2)]
+        assert await asyncio.gather(*ends, store.finish("two", record("resp_1"), [], [], 0, [])) == [True] * 30 + [
+            False
+        ]
+        assert len(statements) <= 3 * 14, statements  # at most three transactions
+        assert await asyncio.gather(*twice) == [True, True]
+        for id in ids:
+            assert await store.events_after("anna", id, -1) == EventsAfter(events=[id.encode()], status="completed")
+            assert await store.get("anna", id) == record(id)
         await store.close()
 
     asyncio.run(go())

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Iterable
 from typing import Any, Final
 
 from antiphon.errors import StorageUnavailable
@@ -62,22 +63,25 @@ class Listener:
 
     def _on_notification(self, connection: Any, pid: int, channel: str, payload: str) -> None:
         del connection, pid, channel
-        origin, key = parse_payload(payload)
+        origin, keys = parse_payload(payload)
         if origin != self._origin:
-            self._changes.notify(key)
+            for key in keys:
+                self._changes.notify(key)
 
 
-def notification_payload(origin: str, key: ChangeKey) -> str:
-    """The payload of a notification: the sender and the changed key."""
-    return f"{origin} {QUEUE_KEY if key is None else key}"
+def notification_payload(origin: str, keys: Iterable[ChangeKey]) -> str:
+    """The payload of a notification: the sender and the changed keys. PostgreSQL accepts 8000 bytes."""
+    return " ".join([origin, *(QUEUE_KEY if key is None else key for key in keys)])
 
 
-def parse_payload(payload: str) -> tuple[str, ChangeKey]:
-    origin, _, key = payload.partition(" ")
-    return origin, None if key == QUEUE_KEY else key
+def parse_payload(payload: str) -> tuple[str, list[ChangeKey]]:
+    """Keys of earlier versions are longer: their beginning is the key."""
+    origin, *keys = payload.split(" ")
+    return origin, [None if key == QUEUE_KEY else key[:KEY_LENGTH] for key in keys]
 
 
 CHANNEL: Final = "antiphon"
 QUEUE_KEY: Final = "queue"  # other keys are longer
+KEY_LENGTH: Final = 16
 RECONNECT_INTERVAL: Final = 0.2  # seconds
 HEALTH_CHECK_INTERVAL: Final = 20.0  # seconds

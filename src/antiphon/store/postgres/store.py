@@ -34,6 +34,7 @@ class PostgresStore(PostgresWork, PostgresConversations, PostgresUsage):
         self._save_writer = BatchWriter(self._write_saves)
         self._enqueue_writer = BatchWriter(self._write_enqueues)
         self._append_writer = BatchWriter(self._write_appends)
+        self._finish_writer = BatchWriter(self._write_finishes)
         self._changes = Changes()
         self._origin = secrets.token_hex(8)
         self._listener = Listener(connections, self._changes, self._origin)
@@ -151,6 +152,7 @@ class PostgresStore(PostgresWork, PostgresConversations, PostgresUsage):
         await self._save_writer.wait_until_written()
         await self._enqueue_writer.wait_until_written()
         await self._append_writer.wait_until_written()
+        await self._finish_writer.wait_until_written()
         await self._connections.close()
 
     async def _write_saves(self, saves: Sequence[SaveResponse]) -> list[None]:

@@ -6,9 +6,9 @@ Rows are locked in one order, so that no deadlock is possible: first rows of wor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from msgspec import Struct
 
@@ -18,10 +18,11 @@ from antiphon.store.event_batches import EventBatch, events_to_append, pack_even
 from antiphon.store.postgres.batch_writer import BatchWriter
 from antiphon.store.postgres.connections import Connections
 from antiphon.store.postgres.conversations import ADD_ENTRIES, entry_columns
-from antiphon.store.postgres.listener import CHANNEL, Listener, notification_payload
+from antiphon.store.postgres.listener import CHANNEL, KEY_LENGTH, Listener, notification_payload
 from antiphon.store.postgres.response_rows import (
     STORED_KIND,
     UNLESS_INDEXED,
+    Row,
     SaveResponse,
     index_keys,
     response_row,
@@ -39,6 +40,7 @@ class PostgresWork:
     _connections: Connections
     _enqueue_writer: BatchWriter[Enqueue, None]
     _append_writer: BatchWriter[Append, int | None]
+    _finish_writer: BatchWriter[Finish, FinishOutcome | None]
     _changes: Changes
     _listener: Listener
     _origin: str
@@ -66,14 +68,7 @@ class PostgresWork:
 
     async def append(self, runner: str, id: str, first_number: int, events: Sequence[bytes], status: str) -> bool:
         while True:
-            append = Append(
-                runner.encode(),
-                id.encode(),
-                events,
-                pack_events(first_number, events),
-                status.encode(),
-                self._payload(id),
-            )
+            append = Append(runner.encode(), id.encode(), events, pack_events(first_number, events), status.encode())
             next_event = await self._append_writer.submit(append)
             if next_event is None or next_event == first_number:
                 return next_event is not None
@@ -90,25 +85,13 @@ class PostgresWork:
         *,
         addition: ConversationAddition | None = None,
     ) -> bool:
-        keys = index_keys(item_ids, call_ids)
+        keys, row = index_keys(item_ids, call_ids), response_row("", record)
         while True:
-            batch = pack_events(first_number, events)
-            arguments = (
-                runner.encode(),
-                *response_row("", record)[1:],
-                [kind for kind, _ in keys],
-                [id for _, id in keys],
-                first_number,
-                len(events),
-                batch.sizes,
-                batch.content,
-                self._payload(record.id),
-            )
-            rows = await self._write_finish(arguments, addition)
-            self._notify(record.id)
-            if not rows:
+            finish = Finish(runner.encode(), row, keys, events, pack_events(first_number, events))
+            outcome = await self._submit_finish(finish, addition)
+            if outcome is None:
                 return False
-            [(_, next_event)] = rows
+            next_event = outcome.next_event
             if next_event is None or next_event == first_number:
                 return True
             first_number, events = next_event, events_to_append(first_number, events, next_event)
@@ -174,34 +157,53 @@ class PostgresWork:
     async def _write_appends(self, appends: Sequence[Append]) -> list[int | None]:
         """Returns, for each append, the next event number before it, or None if the runner does not hold the work. The
         events were saved if that number is their first."""
+        ids = [append.id.decode() for append in appends]
         rows = await self._connections.fetch_unwrapped(
-            APPEND_EVENTS, *zip(*(append.row for append in appends), strict=True)
+            APPEND_EVENTS, *zip(*(append.row for append in appends), strict=True), self._payload(*ids)
         )
-        for append in appends:
-            self._notify(append.id.decode())
-        next_events = {id: next_event for id, next_event, _ in rows}
+        for id in ids:
+            self._notify(id)
+        next_events = dict(rows)
         return [next_events.get(append.id) for append in appends]
 
-    async def _write_finish(self, arguments: tuple[Any, ...], addition: ConversationAddition | None) -> list[Any]:
+    async def _submit_finish(self, finish: Finish, addition: ConversationAddition | None) -> FinishOutcome | None:
+        """Returns None if the runner does not hold the work."""
         if addition is None:
-            return await self._connections.fetch(FINISH_WORK, *arguments)
+            return await self._finish_writer.submit(finish)
         conversation_id, columns = addition.conversation_id.encode(), entry_columns(addition.entries)
 
         async def finish_and_add(connection: Any) -> list[Any]:
-            rows: list[Any] = await connection.fetch(FINISH_WORK, *arguments)
-            for owner, next_event in rows:
-                if next_event == arguments[FIRST_EVENT_ARGUMENT]:
+            rows: list[Any] = await connection.fetch(FINISH_WORK, *self._finish_arguments([finish]))
+            for _, owner, next_event in rows:
+                if next_event == finish.batch.first_number:
                     await connection.fetch(ADD_ENTRIES, owner, conversation_id, *columns)
             return rows
 
-        return await self._connections.run_transaction(finish_and_add)
+        rows = await self._connections.run_transaction(finish_and_add)
+        self._notify(finish.id.decode())
+        return FinishOutcome(rows[0][2]) if rows else None
+
+    async def _write_finishes(self, finishes: Sequence[Finish]) -> list[FinishOutcome | None]:
+        rows = await self._connections.fetch_unwrapped(FINISH_WORK, *self._finish_arguments(finishes))
+        for finish in finishes:
+            self._notify(finish.id.decode())
+        outcomes = {id: FinishOutcome(next_event) for id, _, next_event in rows}
+        return [outcomes.get(finish.id) for finish in finishes]
+
+    def _finish_arguments(self, finishes: Sequence[Finish]) -> Iterator[Any]:
+        """The arguments of FINISH_WORK: the responses by column, their keys by column, and one notification."""
+        yield from zip(*(finish.columns for finish in finishes), strict=True)
+        keys = [(finish.id, *key) for finish in finishes for key in finish.keys]
+        yield from zip(*keys, strict=True) if keys else ((), (), ())
+        yield self._payload(*(finish.id.decode() for finish in finishes))
 
     def _notify(self, id: str | None) -> None:
         """Notifies this process; PostgreSQL notifies the others."""
         self._changes.notify(_change_key(id))
 
-    def _payload(self, id: str | None) -> str:
-        return notification_payload(self._origin, _change_key(id))
+    def _payload(self, *ids: str | None) -> str:
+        """One notification for all changes of a statement: PostgreSQL serialises commits that notify."""
+        return notification_payload(self._origin, map(_change_key, ids))
 
 
 class Enqueue(SaveResponse, frozen=True):
@@ -222,7 +224,6 @@ class Append(Struct, frozen=True):
     events: Sequence[bytes]
     batch: EventBatch
     status: bytes
-    payload: str
 
     @property
     def row_key(self) -> bytes:
@@ -243,13 +244,54 @@ class Append(Struct, frozen=True):
             batch.sizes,
             batch.content,
             self.status,
-            self.payload,
         )
 
 
+class Finish(Struct, frozen=True):
+    """The last events of a response, and the response."""
+
+    runner: bytes
+    response: Row
+    keys: list[tuple[int, bytes]]
+    events: Sequence[bytes]
+    batch: EventBatch
+
+    @property
+    def id(self) -> bytes:
+        return self.response[1]
+
+    @property
+    def row_key(self) -> bytes:
+        return self.id
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, self.response[5:])) + len(self.batch.content)
+
+    @property
+    def columns(self) -> tuple[Any, ...]:
+        batch = self.batch
+        return (
+            self.runner,
+            *self.response[1:],
+            batch.first_number,
+            len(self.events),
+            batch.sizes,
+            batch.content,
+        )
+
+
+class FinishOutcome(NamedTuple):
+    """The runner holds the work. `next_event` is the next event number before the call: the response was saved if that
+    is the first number of the call. None: the same call succeeded before."""
+
+    next_event: int | None
+
+
 def _change_key(id: str | None) -> ChangeKey:
-    """The key of a response in notifications, whose payload is too short for long ids."""
-    return None if id is None else sha256(id.encode()).hexdigest()
+    """The key of a response in notifications: short, so that one notification has room for a whole batch. Two responses
+    with the same key only wake each other's readers."""
+    return None if id is None else sha256(id.encode()).hexdigest()[:KEY_LENGTH]
 
 
 MAX_WAIT: Final = 1.0  # limits the delay if a notification is lost
@@ -315,8 +357,8 @@ SELECT pg_notify('{CHANNEL}', $3) FROM own LIMIT 1
 APPEND_EVENTS: Final = f"""
 WITH appended AS MATERIALIZED (
     SELECT * FROM unnest(
-        $1::bytea[], $2::bytea[], $3::bigint[], $4::bigint[], $5::bytea[], $6::bytea[], $7::bytea[], $8::text[]
-    ) AS appended (runner, id, first, count, sizes, content, status, payload)
+        $1::bytea[], $2::bytea[], $3::bigint[], $4::bigint[], $5::bytea[], $6::bytea[], $7::bytea[]
+    ) AS appended (runner, id, first, count, sizes, content, status)
 ), own AS MATERIALIZED (
     SELECT work.seq, work.next_event, appended.* FROM appended JOIN antiphon_work AS work ON work.id = appended.id
     WHERE work.runner = appended.runner AND NOT has_ended ORDER BY work.id FOR UPDATE OF work
@@ -331,43 +373,52 @@ WITH appended AS MATERIALIZED (
 ), response AS (
     UPDATE antiphon_responses AS response SET status = fresh.status
     FROM fresh WHERE response.seq = fresh.seq AND response.status <> fresh.status
+), notified AS MATERIALIZED (
+    SELECT pg_notify('{CHANNEL}', $8) FROM fresh LIMIT 1
 )
-SELECT id, next_event, pg_notify('{CHANNEL}', payload) FROM own
+SELECT id, next_event FROM own WHERE (SELECT count(*) FROM notified) >= 0
 """
 
-# Returns the owner and the next event number before it; nulls if the same call succeeded before.
-FIRST_EVENT_ARGUMENT: Final = 10  # position of `first_number` in the arguments
+# Returns the id, the owner and the next event number before it; no number if the same call succeeded before.
 FINISH_WORK: Final = f"""
-WITH own AS MATERIALIZED (
-    SELECT seq, next_event FROM antiphon_work WHERE id = $2 AND runner = $1 AND NOT has_ended FOR UPDATE
+WITH finished AS MATERIALIZED (
+    SELECT * FROM unnest(
+        $1::bytea[], $2::bytea[], $3::bytea[], $4::bigint[], $5::bytea[], $6::bytea[], $7::bytea[], $8::bytea[],
+        $9::bigint[], $10::bigint[], $11::bytea[], $12::bytea[]
+    ) AS finished (runner, id, previous, created_at, status, head, input, output, first, count, sizes, content)
+), own AS MATERIALIZED (
+    SELECT work.seq, work.next_event, work.has_ended, finished.*
+    FROM finished JOIN antiphon_work AS work ON work.id = finished.id
+    WHERE work.runner = finished.runner ORDER BY work.id FOR UPDATE OF work
 ), fresh AS MATERIALIZED (
-    SELECT * FROM own WHERE next_event = $11
+    SELECT * FROM own WHERE NOT has_ended AND first = next_event
 ), events AS (
     INSERT INTO antiphon_events (seq, first, count, sizes, content)
-    SELECT seq, $11, $12::bigint, $13::bytea, $14::bytea FROM fresh WHERE $12 > 0
+    SELECT seq, first, count, sizes, content FROM fresh WHERE count > 0
 ), work AS (
     UPDATE antiphon_work AS work SET has_ended = true, held_until = NULL, request = ''
     FROM fresh WHERE work.seq = fresh.seq
 ), response AS (
     UPDATE antiphon_responses AS response
-    SET previous = $3, created_at = $4, status = $5, head = $6, input = $7, output = $8
+    SET previous = fresh.previous, created_at = fresh.created_at, status = fresh.status, head = fresh.head,
+        input = fresh.input, output = fresh.output
     FROM fresh WHERE response.seq = fresh.seq
 ), keys AS MATERIALIZED (
     SELECT response.seq, response.owner, {STORED_KIND} AS kind, key.id
-    FROM fresh JOIN antiphon_responses AS response USING (seq)
-    JOIN unnest($9::smallint[], $10::bytea[]) AS key (kind, id) ON {UNLESS_INDEXED}
+    FROM fresh JOIN antiphon_responses AS response ON response.seq = fresh.seq
+    JOIN unnest($13::bytea[], $14::smallint[], $15::bytea[]) AS key (response, kind, id)
+        ON key.response = fresh.id AND {UNLESS_INDEXED}
 ), added AS (
     INSERT INTO antiphon_found_by (seq, owner, kind, id) SELECT seq, owner, kind, id FROM keys ON CONFLICT DO NOTHING
 ), removed AS (
     DELETE FROM antiphon_found_by AS old USING fresh WHERE old.seq = fresh.seq
         AND NOT EXISTS (SELECT FROM keys WHERE keys.seq = old.seq AND keys.kind = old.kind AND keys.id = old.id)
 ), notified AS MATERIALIZED (
-    SELECT pg_notify('{CHANNEL}', $15) FROM fresh
+    SELECT pg_notify('{CHANNEL}', $16) FROM fresh LIMIT 1
 )
-SELECT owner, next_event FROM own JOIN antiphon_responses AS response USING (seq)
+SELECT own.id, response.owner, CASE WHEN has_ended THEN NULL ELSE next_event END
+FROM own JOIN antiphon_responses AS response ON response.seq = own.seq
 WHERE (SELECT count(*) FROM notified) >= 0
-UNION ALL
-SELECT NULL, NULL FROM antiphon_work WHERE id = $2 AND runner = $1 AND has_ended
 """
 
 # `is_over`: whether the work has ended now; null if there is no unfinished work.

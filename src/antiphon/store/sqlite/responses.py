@@ -132,16 +132,30 @@ def index_keys(item_ids: Sequence[str], call_ids: Sequence[str]) -> IndexKeys:
     return items + [(CALL, id.encode()) for id in call_ids]
 
 
-def update_response(cursor: apsw.Cursor, seq: int, row: Row) -> None:
-    """Updates a response that has a number already."""
-    cursor.execute(UPDATE_RESPONSE, (*row[2:RESPONSE_COLUMN_COUNT], seq))
-    cursor.execute(REPLACE_TURN, row.turn_values(seq))
+def update_responses(cursor: apsw.Cursor, numbered_rows: Sequence[tuple[int, Row]]) -> None:
+    """Updates responses that have a number already. The owners in the rows are not used."""
+    insert_rows(
+        cursor,
+        UPDATE_RESPONSES,
+        UPDATE_VALUES,
+        [(seq, *row[2:RESPONSE_COLUMN_COUNT]) for seq, row in numbered_rows],
+        UPDATE_BY_NUMBER,
+    )
+    insert_rows(
+        cursor, INSERT_TURNS, TURN_VALUES, [row.turn_values(seq) for seq, row in numbered_rows], ON_TURN_CONFLICT
+    )
 
 
 def index_response(cursor: apsw.Cursor, owner: bytes, seq: int, keys: IndexKeys) -> None:
     """Replaces the index keys of a response."""
     cursor.execute("DELETE FROM found_by WHERE seq = ?", (seq,))
     _insert_index_rows(cursor, [(owner, *key, seq) for key in keys])
+
+
+def replace_index(cursor: apsw.Cursor, seqs: str, rows: list[tuple[bytes, int, bytes, int]]) -> None:
+    """Replaces the index keys of responses; `seqs` are their numbers, as JSON."""
+    cursor.execute("DELETE FROM found_by WHERE seq IN (SELECT value FROM json_each(?))", (seqs,))
+    _insert_index_rows(cursor, rows)
 
 
 def _insert_index_rows(cursor: apsw.Cursor, rows: list[tuple[bytes, int, bytes, int]]) -> None:
@@ -222,15 +236,18 @@ REPLACE_RESPONSE: Final = (
     + ", ".join(f"{column} = excluded.{column}" for column in UPDATED_COLUMNS)
     + " RETURNING seq"
 )
-UPDATE_RESPONSE: Final = (
-    f"UPDATE responses SET {', '.join(f'{column} = ?' for column in UPDATED_COLUMNS)} WHERE seq = ?"
+UPDATE_RESPONSES: Final = f"WITH new (seq, {', '.join(UPDATED_COLUMNS)}) AS (VALUES "
+UPDATE_VALUES: Final = "(?, ?, ?, ?, ?)"
+UPDATE_BY_NUMBER: Final = (
+    f") UPDATE responses SET {', '.join(f'{column} = new.{column}' for column in UPDATED_COLUMNS)} "
+    "FROM new WHERE responses.seq = new.seq"
 )
 INSERT_TURNS: Final = "INSERT INTO turns (seq, before, input, output) VALUES "
 TURN_VALUES: Final = "(?, iif(? IS NULL, 0, (SELECT seq FROM responses WHERE owner = ? AND id = ? AND seq < ?)), ?, ?)"
-REPLACE_TURN: Final = f"""
-    {INSERT_TURNS}{TURN_VALUES} ON CONFLICT (seq)
-    DO UPDATE SET before = excluded.before, input = excluded.input, output = excluded.output
-"""
+ON_TURN_CONFLICT: Final = (
+    " ON CONFLICT (seq) DO UPDATE SET before = excluded.before, input = excluded.input, output = excluded.output"
+)
+REPLACE_TURN: Final = f"{INSERT_TURNS}{TURN_VALUES}{ON_TURN_CONFLICT}"
 INSERT_INDEX: Final = "INSERT OR IGNORE INTO found_by (owner, kind, id, seq) VALUES "
 INDEX_VALUES: Final = "(?, ?, ?, ?)"
 INSERT_INDEX_ONCE: Final = "WITH new (owner, kind, id, seq) AS (VALUES "

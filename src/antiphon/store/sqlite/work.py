@@ -28,8 +28,9 @@ from antiphon.store.sqlite.responses import (
     Row,
     index_keys,
     index_response,
+    replace_index,
     response_row,
-    update_response,
+    update_responses,
 )
 from antiphon.store.sqlite.threads import BatchedWrite, ReaderThreads, WriterThread, insert_rows
 from antiphon.store.work import EventsAfter, QueueStats, Work
@@ -78,16 +79,15 @@ class SqliteWork:
         *,
         addition: ConversationAddition | None = None,
     ) -> bool:
-        operation = partial(
-            _finish,
-            runner=runner.encode(),
-            row=response_row("", record),
-            keys=index_keys(item_ids, call_ids),
-            first_number=first_number,
-            events=events,
-            addition=addition,
+        finish = Finish(
+            runner.encode(),
+            response_row("", record),
+            index_keys(item_ids, call_ids),
+            first_number,
+            list(events),
+            addition,
         )
-        return await self._write_and_notify(operation, record.id)
+        return await self._write_and_notify(finish, record.id)
 
     async def lease_holders(self) -> list[str]:
         return await self._readers.run_query(_lease_holders)
@@ -183,6 +183,63 @@ class Append(BatchedWrite):
         return outcomes
 
 
+class Finish(BatchedWrite):
+    """Saves the last events of a response and the response, and ends its work."""
+
+    def __init__(
+        self,
+        runner: bytes,
+        row: Row,
+        keys: IndexKeys,
+        first_number: int,
+        events: Sequence[bytes],
+        addition: ConversationAddition | None,
+    ) -> None:
+        self.runner = runner
+        self.row = row
+        self.keys = keys
+        self.first_number = first_number
+        self.events = events
+        self.addition = addition
+
+    def __call__(self, cursor: apsw.Cursor) -> bool:
+        outcome = self.write_batch(cursor, [self])[0]
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    @classmethod
+    def write_batch(cls, cursor: apsw.Cursor, finishes: Sequence[Finish]) -> list[bool | Exception]:
+        """Saves all in a few statements."""
+        states = {
+            (bytes.fromhex(id), bytes.fromhex(runner)): (seq, bytes.fromhex(owner), next_event, bool(has_ended))
+            for id, runner, seq, owner, next_event, has_ended in msgspec.json.decode(
+                fetch(cursor, SELECT_WORK_TO_FINISH, _encode_json([finish.row.id.hex() for finish in finishes]))[0][0]
+            )
+        }
+        outcomes: list[bool | Exception] = []
+        ended: list[tuple[int, bytes, Finish]] = []
+        batches: list[tuple[int, int, int, bytes, bytes]] = []
+        for finish in finishes:
+            seq, owner, next_event, has_ended = states.get((finish.row.id, finish.runner), (0, b"", 0, False))
+            if seq == 0 or has_ended:
+                outcomes.append(has_ended)
+                continue
+            try:
+                new_events = events_to_append(finish.first_number, finish.events, next_event)
+            except ValueError as error:
+                outcomes.append(error)
+                continue
+            batches += _event_rows(seq, next_event, new_events)
+            ended.append((seq, owner, finish))
+            states[finish.row.id, finish.runner] = seq, owner, next_event, True  # for a repeated call in this batch
+            outcomes.append(True)
+        with cursor.connection:  # a savepoint: an error leaves nothing behind
+            insert_rows(cursor, INSERT_EVENTS, EVENTS_VALUES, batches)
+            _end_all(cursor, ended)
+        return outcomes
+
+
 class _HeldWork:
     """Work that a runner holds, with its next event number and status."""
 
@@ -240,32 +297,18 @@ def _release_runners(cursor: apsw.Cursor, runners: str) -> int:
     return len(fetch(cursor, RELEASE_RUNNERS, runners))
 
 
-def _finish(
-    cursor: apsw.Cursor,
-    runner: bytes,
-    row: Row,
-    keys: IndexKeys,
-    first_number: int,
-    events: Sequence[bytes],
-    addition: ConversationAddition | None,
-) -> bool:
-    rows = fetch(cursor, SELECT_WORK_OF_RUNNER, row.id, runner)
-    if not rows:
-        return False
-    [(seq, owner, next_event, has_ended)] = rows
-    if has_ended:
-        return True
-    insert_rows(
-        cursor,
-        INSERT_EVENTS,
-        EVENTS_VALUES,
-        _event_rows(seq, next_event, events_to_append(first_number, events, next_event)),
-    )
-    index_response(cursor, owner, seq, keys)
-    _end_work(cursor, seq, row, runner)
-    if addition is not None:
-        append_entries(cursor, owner, addition.conversation_id.encode(), addition.entries)
-    return True
+def _end_all(cursor: apsw.Cursor, ended: Sequence[tuple[int, bytes, Finish]]) -> None:
+    """Saves the responses with these numbers and owners, and ends their work."""
+    if not ended:
+        return
+    seqs = _encode_json([seq for seq, _, _ in ended])
+    replace_index(cursor, seqs, [(owner, *key, seq) for seq, owner, finish in ended for key in finish.keys])
+    update_responses(cursor, [(seq, finish.row) for seq, _, finish in ended])
+    cursor.execute(END_WORK, (seqs,))
+    cursor.execute(DELETE_REQUESTS, (seqs,))
+    for _, owner, finish in ended:
+        if finish.addition is not None:
+            append_entries(cursor, owner, finish.addition.conversation_id.encode(), finish.addition.entries)
 
 
 def _cancel(
@@ -278,16 +321,16 @@ def _cancel(
     if has_ended:
         return "ended"
     if row is not None and is_unstarted:
-        _end_work(cursor, seq, row, None)
+        _cancel_work(cursor, seq, row)
         return "cancelled"
     cursor.execute("UPDATE work SET is_cancelled = 1 WHERE seq = ?", (seq,))
     return "requested"
 
 
-def _end_work(cursor: apsw.Cursor, seq: int, row: Row, runner: bytes | None) -> None:
-    """Ends the work and saves its response. `runner` is kept, so that a repeated `finish` can be recognised."""
-    update_response(cursor, seq, row)
-    cursor.execute("UPDATE work SET has_ended = 1, held_until = NULL, runner = ? WHERE seq = ?", (runner, seq))
+def _cancel_work(cursor: apsw.Cursor, seq: int, row: Row) -> None:
+    """Ends work that no runner has, and saves its response."""
+    update_responses(cursor, [(seq, row)])
+    cursor.execute("UPDATE work SET has_ended = 1, held_until = NULL, runner = NULL WHERE seq = ?", (seq,))
     cursor.execute("DELETE FROM work_requests WHERE seq = ?", (seq,))
 
 
@@ -371,10 +414,14 @@ INSERT_EVENTS: Final = "INSERT INTO events (seq, first, count, sizes, content) V
 EVENTS_VALUES: Final = "(?, ?, ?, ?, ?)"
 SET_NEXT_EVENT: Final = "UPDATE work SET next_event = value ->> 1 FROM json_each(?) WHERE seq = value ->> 0"
 SET_STATUS: Final = "UPDATE responses SET status = unhex(value ->> 1) FROM json_each(?) WHERE seq = value ->> 0"
-SELECT_WORK_OF_RUNNER: Final = """
-    SELECT w.seq, owner, next_event, has_ended FROM work AS w CROSS JOIN responses AS r ON r.seq = w.seq
-    WHERE w.id = ? AND runner = ?
+SELECT_WORK_TO_FINISH: Final = """
+    SELECT json_group_array(json_array(hex(w.id), hex(runner), w.seq, hex(owner), next_event, has_ended))
+    FROM json_each(?) CROSS JOIN work AS w ON w.id = unhex(value) CROSS JOIN responses AS r ON r.seq = w.seq
+    WHERE runner IS NOT NULL
 """
+# `runner` is kept, so that a repeated `finish` can be recognised.
+END_WORK: Final = "UPDATE work SET has_ended = 1, held_until = NULL WHERE seq IN (SELECT value FROM json_each(?))"
+DELETE_REQUESTS: Final = "DELETE FROM work_requests WHERE seq IN (SELECT value FROM json_each(?))"
 SELECT_CANCELLABLE: Final = f"""
     SELECT r.seq, coalesce(has_ended, 1), next_event = 0 AND {IS_FREE}
     FROM responses AS r LEFT JOIN work AS w ON w.seq = r.seq WHERE owner = ?2 AND r.id = ?3
