@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.errors import ApiError, InvalidTransition
+from antiphon.errors import ApiError, ConfigError, InvalidTransition
 from antiphon.producer import (
     AgentMessageItem,
     AgentUsage,
@@ -127,3 +127,18 @@ def test_integration_refuses_overlapping_responses() -> None:
     integration.start_response("gpt-5")
     with pytest.raises(InvalidTransition, match="finish it before the next one starts"):
         integration.start_response("gpt-5")
+
+
+def test_integration_reads_toml_text_and_files(tmp_path: Path) -> None:
+    """B-8: a `str` is TOML text, a `Path` is a file."""
+    text = "[agent.open_responses]\nenabled = true\n"
+    file = tmp_path / "vtcode.toml"
+    file.write_text(text)
+    for toml in (text, file):
+        integration = OpenResponsesIntegration.from_toml(toml)
+        integration.start_response("m")
+        assert integration.finish_response() is not None
+    with pytest.raises(ConfigError, match="the TOML text, line 2"):
+        OpenResponsesIntegration.from_toml("[agent.open_responses]\nenable = true\n")
+    with pytest.raises(ConfigError, match="cannot read the file"):
+        OpenResponsesIntegration.from_toml(tmp_path / "none.toml")

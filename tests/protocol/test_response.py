@@ -15,11 +15,13 @@ from msgspec.structs import replace
 from tests.generate.schema import published, valid
 from tests.generate.shapes import documents
 
+from antiphon.errors import InvalidTransition
 from antiphon.protocol.codec import decode_request, encode
 from antiphon.protocol.content import OutputText, ReasoningText, Refusal
+from antiphon.protocol.errors import Error
 from antiphon.protocol.items import FunctionCall, Message, Reasoning
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import make_initial_response
+from antiphon.protocol.response import IncompleteDetails, Response, make_initial_response
 from antiphon.protocol.status import ItemStatus
 
 # The values of settings that a request leaves out.
@@ -252,3 +254,28 @@ def test_response_returns_its_text_and_its_function_calls() -> None:
 
 def _output_text(text: str) -> OutputText:
     return OutputText(text=text, annotations=[], logprobs=[])
+
+
+def _in_progress() -> Response:
+    return make_initial_response(Request(model="m"), id="resp_1", created_at=5)
+
+
+def test_response_completes_fails_or_is_incomplete_B_4() -> None:
+    """Each returns a new response with its status, its reason and its time."""
+    begun = _in_progress()
+    completed = begun.complete()
+    assert (completed.status, completed.completed_at, begun.status) == ("completed", 5, "in_progress")
+    assert begun.complete(completed_at=9).completed_at == 9
+    failed = begun.fail("server_error", "it broke")
+    assert (failed.status, failed.error, failed.completed_at) == (
+        "failed",
+        Error(code="server_error", message="it broke"),
+        None,
+    )
+    cut = begun.incomplete("max_output_tokens")
+    assert (cut.status, cut.incomplete_details) == ("incomplete", IncompleteDetails(reason="max_output_tokens"))
+
+
+def test_ended_response_cannot_end_again_B_4() -> None:
+    with pytest.raises(InvalidTransition, match="the status is final"):
+        _in_progress().complete().fail("server_error", "late")

@@ -35,9 +35,9 @@ class OpenResponsesIntegration:
         self._builder: ResponseBuilder | None = None
 
     @classmethod
-    def from_toml(cls, file: Path, *, slug: str = "vtcode") -> OpenResponsesIntegration:
-        """Uses the settings of `[agent.open_responses]` in a TOML file."""
-        return cls(load_settings(file), slug=slug)
+    def from_toml(cls, toml: str | Path, *, slug: str = "vtcode") -> OpenResponsesIntegration:
+        """Uses the settings of `[agent.open_responses]` in a TOML text (`str`), or in a file (`Path`)."""
+        return cls(load_settings(toml), slug=slug)
 
     def set_callback(self, callback: OpenResponsesCallback | None) -> None:
         """Sets the callback for events; None removes it."""

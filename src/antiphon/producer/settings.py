@@ -37,15 +37,22 @@ class OpenResponsesConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         )
 
 
-def load_settings(file: Path) -> OpenResponsesConfig:
-    """Reads the table of a TOML file. An unknown setting is an error with its line number."""
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}: cannot read the file ({error})") from None
-    source = TomlSource(str(file), text, ConfigError)
+def load_settings(toml: str | Path) -> OpenResponsesConfig:
+    """Reads the table of a TOML text (`str`) or of a file (`Path`). An unknown setting is an error with its line
+    number."""
+    if isinstance(toml, str):
+        source = TomlSource("the TOML text", toml, ConfigError)
+    else:
+        source = TomlSource(str(toml), _read_file(toml), ConfigError)
     agent: Any = source.toml.get("agent", {})
     table = agent.get("open_responses", {}) if isinstance(agent, dict) else {}
     if not isinstance(table, dict):
         raise source.error_at(("agent", "open_responses"), "agent.open_responses: expected a table of switches")
     return source.convert(table, OpenResponsesConfig, ("agent", "open_responses"), "agent.open_responses.")
+
+
+def _read_file(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: cannot read the file ({error})") from None

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from antiphon.protocol.base import Shape
 from antiphon.protocol.content import Number, OutputText
@@ -133,6 +134,23 @@ class Response(Shape, frozen=True, kw_only=True):
     prompt_cache_key: str | None
     # Beyond the specification:
     conversation: dict[str, Any] | None | UnsetType = UNSET
+
+    def complete(self, *, usage: Usage | None = None, completed_at: int | None = None) -> Response:
+        """The response as completed (B-4). `completed_at` is in seconds since 1970; default: `created_at`."""
+        time = self.created_at if completed_at is None else completed_at
+        return self._end(ResponseStatus.COMPLETED, usage, completed_at=time)
+
+    def fail(self, code: str, message: str, *, usage: Usage | None = None) -> Response:
+        """The response as failed (B-4)."""
+        return self._end(ResponseStatus.FAILED, usage, error=Error(code=code, message=message))
+
+    def incomplete(self, reason: str, *, usage: Usage | None = None) -> Response:
+        """The response as incomplete (B-4), such as for `max_output_tokens`."""
+        return self._end(ResponseStatus.INCOMPLETE, usage, incomplete_details=IncompleteDetails(reason=reason))
+
+    def _end(self, status: ResponseStatus, usage: Usage | None, **changes: Any) -> Response:
+        changes |= {"status": ResponseStatus(self.status).transition_to(status), "usage": usage or self.usage}
+        return replace(self, **changes)
 
     @property
     def output_text(self) -> str:

@@ -9,7 +9,6 @@ this with `choices.leadingAssistant`.
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final, assert_never
 
 from msgspec import UNSET
@@ -26,6 +25,7 @@ from antiphon.dialects.vscode.content_in import (
     result_to_hub,
     user_data_to_hub,
 )
+from antiphon.dialects.vscode.leading_prompt import is_system_prompt
 from antiphon.dialects.vscode.wire import ContentChoicesIn, MessageIn, PartIn
 from antiphon.protocol import codec
 from antiphon.protocol.content import InputText, OutputTextParam, ReasoningText
@@ -56,7 +56,7 @@ def system_prompts(messages: list[MessageIn], choices: ContentChoicesIn) -> list
     first = text_if_only_text(messages[0]) if messages[0].role == ASSISTANT else None
     if first is None or choices.leading_assistant == "turn":
         return []
-    if choices.leading_assistant == "system" or (_has_user_turn_second(messages) and PROMPT_START.match(first)):
+    if choices.leading_assistant == "system" or (_has_user_turn_second(messages) and is_system_prompt(first)):
         return [first]
     return []
 
@@ -232,11 +232,3 @@ def _has_user_turn_second(messages: list[MessageIn]) -> bool:
 
 
 ROLES: Final[dict[int, MessageRole]] = {USER: "user", ASSISTANT: "assistant", SYSTEM: "system"}
-# The start of a prompt, optionally after a heading or a tag: it tells a model what it is. "You are right" and
-# "You are a genius" are answers. The pattern is unambiguous, so that no text makes matching slow.
-PROMPT_START: Final = re.compile(
-    r"\s*(?:#[^\n]*\n\s*|<[A-Za-z][\w.:-]*>\s*)*"
-    r"(?:You(?: are|'re) (?:now )?(?:[A-Z][\w. -]{0,60}, )?(?:an?|the) (?:[\w'-]+,? ){0,6}?"
-    r"(?:AI|LLM|assistant|agent|model|bot|chatbot|programmer|programming|coding|coder|expert|engineer|developer|tutor|specialist)\b"
-    r"|Your (?:role|task|job|name) is |Act as |Follow the user's )"
-)
