@@ -111,7 +111,12 @@ base_url = "http://127.0.0.1:9001/v1"
 
 `antiphon serve` reads the file that `--config` names, else the one that `$ANTIPHON_CONFIG` names, else
 `antiphon.toml` in the current folder. [Without a file](#without-a-file) it serves the embedded model, and every
-provider whose usual key variable is set. `antiphon config check FILE` validates a file and prints a summary of it.
+provider whose usual key variable is set. `antiphon config check FILE` validates a file, shows all its
+faults at once, and prints a summary of it. It warns if an earlier upstream takes the models of a later one.
+
+An upstream whose key variable is not set is not used, with a warning at the start; the others are. Requests for its
+models get a 404 that names the variable, unless the model has another target. If no upstream has its key, the
+configuration is refused.
 
 An example with all settings:"""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -91,3 +92,45 @@ def test_config_check_live_asks_the_upstreams(tmp_path: Path) -> None:
         assert config.run(args, out, io.StringIO(), environ={"HOME": "/home/ada"}) == 0
         assert "  lab  answers, and lists" in out.getvalue()
     assert config.run(args, io.StringIO(), io.StringIO(), environ={"HOME": "/home/ada"}) == 1
+
+
+def test_config_check_reports_all_faults_at_once(tmp_path: Path) -> None:
+    """Faults of types and names first, since the others need valid settings."""
+    faults = 'port = "x"\nhosts = 1\n[[upstreams]]\nname = "a"\ndialect = "chta"\n[[upstreams]]\nname = 5\n'
+    (tmp_path / "bad.toml").write_text("[server]\n" + faults)
+    with pytest.raises(ConfigError) as caught:
+        _check("bad.toml", cwd=tmp_path)
+    lines = str(caught.value).splitlines()
+    for part in (
+        "server.port: expected",
+        "server.hosts: unknown",
+        "upstreams[0].dialect: expected",
+        "upstreams[1].name",
+    ):
+        assert any(part in line for line in lines), (part, lines)
+    assert re.findall(r"line (\d+)", str(caught.value))[:3] == ["2", "3", "6"]
+    relations = (
+        LAB.replace("9001/v1", "9001/v1?x=1") + '[[upstreams]]\nname = "lab"\ndialect = "chat"\nbase_url = "x"\n'
+    )
+    (tmp_path / "bad.toml").write_text(relations)
+    with pytest.raises(ConfigError) as caught:
+        _check("bad.toml", cwd=tmp_path)
+    assert len(str(caught.value).splitlines()) >= 3
+
+
+def test_config_check_warns_of_shadowed_upstreams_and_unset_keys(tmp_path: Path) -> None:
+    """An unset key does not stop the other upstreams."""
+    other = '[[upstreams]]\nname = "b"\ndialect = "chat"\nbase_url = "http://h/v1"\nmodels = ["mock-1"]\napi_key_env = "GONE"\n'
+    (tmp_path / "lab.toml").write_text(LAB + other)
+    output = _check("lab.toml", cwd=tmp_path)
+    assert "lab.toml: valid" in output
+    warnings = [line for line in output.splitlines() if line.startswith("warning: ")]
+    assert len(warnings) == 2
+    assert "GONE is not set" in warnings[0]
+    assert "is shadowed" in warnings[1]
+
+
+def test_config_check_rejects_a_configuration_in_which_every_key_is_unset(tmp_path: Path) -> None:
+    (tmp_path / "lab.toml").write_text(LAB + 'api_key_env = "GONE"\n')
+    with pytest.raises(ConfigError, match="GONE is not set"):
+        _check("lab.toml", cwd=tmp_path)

@@ -245,3 +245,23 @@ def test_routed_model_has_its_first_target_by_priority() -> None:
     routes = Routes(config, {}, {})
     assert (routes.find("coder").upstream.name, routes.find("coder").model) == ("one", "x")
     assert routes.entries == {"coder": "one"}
+
+
+def test_upstream_without_its_key_leaves_the_others_in_use() -> None:
+    """Its models are refused with the variable to set, or go to their other targets."""
+    upstreams = [lab("one", models=["a", "b"], api_key_env="GONE"), lab("two", models=["b", "c"])]
+    models = [
+        ModelConfig(
+            name="m",
+            targets=[TargetConfig(upstream="one", model="a"), TargetConfig(upstream="two", model="c", priority=2)],
+        ),
+        ModelConfig(name="n", targets=[TargetConfig(upstream="one", model="a")]),
+    ]
+    routes = Routes(Config(upstreams=upstreams, models=models), {}, {})
+    assert [routes.find(model).upstream.name for model in ("b", "c", "m")] == ["two"] * 3
+    assert (routes.entries, [upstream.name for upstream in routes.upstreams]) == ({"m": "two"}, ["two"])
+    for model in ("a", "n"):
+        with pytest.raises(ApiError, match=f"the upstream 'one' of the model '{model}' has no key: set GONE") as caught:
+            routes.find(model)
+        assert (caught.value.status, caught.value.code) == (404, "model_not_found")
+    assert routes.find_entry("unknown") is None

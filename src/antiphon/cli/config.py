@@ -13,7 +13,7 @@ from antiphon.cli.exits import EXIT_CODES, FAILED, OK
 from antiphon.cli.help import HELP_FORMAT
 from antiphon.cli.store import describe_retention
 from antiphon.cli.terminal import TextStyler, printable
-from antiphon.config import Config, default_config, describe_config, find_config, load_config
+from antiphon.config import Config, default_config, describe_config, find_config, find_warnings, load_config
 from antiphon.config.json_schema import config_schema
 
 
@@ -25,8 +25,8 @@ def add_parser(subparsers: Any, summary: str) -> None:
     check = actions.add_parser(
         "check",
         help="check a configuration and summarise it",
-        description="Reads a configuration as `antiphon serve` would, reports errors, and prints a summary. It starts "
-        "nothing.",
+        description="Reads a configuration as `antiphon serve` would, reports all errors, and prints a summary and "
+        "warnings: upstreams without their keys, and models that an earlier upstream takes. It starts nothing.",
         epilog=EPILOG,
         **HELP_FORMAT,
     )
@@ -65,6 +65,7 @@ def run(
     out.write(printable(f"{file or 'default configuration (no file)'}: valid\n"))
     out.write(f"  listens on {config.server.host}, port {config.server.port}\n")
     out.writelines(f"  {printable(line)}\n" for line in summary_lines)
+    out.writelines(f"warning: {printable(str(warning))}\n" for warning in find_warnings(config, environ))
     return _check_live(config, out, err, environ) if args.live else OK
 
 

@@ -30,6 +30,7 @@ from antiphon.config import (
     default_config,
     describe_config,
     find_config,
+    find_warnings,
     load_config,
 )
 
@@ -165,7 +166,8 @@ def _interrupt_on_sigterm() -> Iterator[None]:
 
 def _greeting(config: Config, base_url: str, paint: TextStyler, environ: Mapping[str, str]) -> list[str]:
     url = gateway_url(base_url, {})
-    model = next((name for upstream in config.upstreams for name in upstream.listed_models()), "MODEL")
+    usable = [upstream for upstream in config.upstreams if not upstream.lacks_key(environ)]
+    model = next((name for upstream in usable for name in upstream.listed_models()), "MODEL")
     key = ' -H "Authorization: Bearer $YOUR_KEY"' if config.keys else ""
     body = msgspec.json.encode({"model": model, "input": "Say hello.", "stream": True}).decode()
     key_variable = "ANTIPHON_API_KEY=$YOUR_KEY " if config.keys else ""
@@ -173,6 +175,7 @@ def _greeting(config: Config, base_url: str, paint: TextStyler, environ: Mapping
     return [
         f"{paint('bold', f'Antiphon {__version__}')} listens on {paint('bold', f'{url}/v1')}",
         *(f"  {printable(line)}" for line in (*describe_config(config), describe_retention(config.store, environ))),
+        *(f"{paint('yellow', 'warning:')} {printable(str(warning))}" for warning in find_warnings(config, environ)),
         "Try it:",
         f"  curl -N {url}/v1/responses -H 'Content-Type: application/json'{key} -d {shlex.quote(body)}",
         f'  {key_variable}{_command_name(environ)} ask{url_option} --model {shlex.quote(model)} "Say hello."',

@@ -22,6 +22,7 @@ from antiphon.config.schema import (
     UpstreamConfig,
 )
 from antiphon.config.summary import describe_config
+from antiphon.config.warnings import find_warnings
 
 __all__ = [
     "BackgroundConfig",
@@ -43,6 +44,7 @@ __all__ = [
     "default_config",
     "describe_config",
     "find_config",
+    "find_warnings",
     "is_loopback",
     "load_config",
     "min_key_length",

@@ -1,6 +1,6 @@
 """Checks settings beyond their types: addresses, names, keys, profiles, and relations between settings.
 
-`find_problems` yields every problem with the path of its setting. `check_config` raises the first one, for a `Config`
+`find_problems` yields every problem with the path of its setting. `check_config` raises all of them, for a `Config`
 that comes from no file or was changed. Values that may be keys are never shown.
 """
 
@@ -33,9 +33,10 @@ from antiphon.profiles.toml_source import as_toml
 
 
 def check_config(config: Config, environ: Mapping[str, str]) -> None:
-    """Raises the first problem of a configuration."""
-    for problem in find_problems(config, environ):
-        raise ConfigError(str(problem))
+    """Raises all problems of a configuration, one in each line."""
+    problems = list(map(str, find_problems(config, environ)))
+    if problems:
+        raise ConfigError("\n".join(problems))
 
 
 def find_problems(config: Config, environ: Mapping[str, str]) -> Iterator[Problem]:
@@ -46,6 +47,7 @@ def find_problems(config: Config, environ: Mapping[str, str]) -> Iterator[Proble
     for index, upstream in enumerate(config.upstreams):
         for path, message in _upstream_problems(upstream, environ):
             yield Problem(("upstreams", index, *path), message)
+    yield from _missing_key_problems(config, environ)
     yield from routing_problems(config)
     yield from _default_model_problems(config)
     yield from _duplicate_name_problems(config)
@@ -123,11 +125,24 @@ def _key_variable_problems(upstream: UpstreamConfig, environ: Mapping[str, str])
         )
     for index, variable in enumerate(variables):
         path = ("api_key_env",) if isinstance(upstream.api_key_env, str) else ("api_key_env", index)
+        if _is_variable_name(variable) and not environ.get(variable):
+            continue  # a warning, unless no upstream has a key
         message = _variable_problem(variable, f"the key of upstream {upstream.name!r}", environ)
         if not message and environ[variable] in [environ.get(earlier) for earlier in variables[:index]]:
             message = f"{variable} holds the same key as an earlier variable: expected each key once"
         if message:
             yield Problem(path, message)
+
+
+def _missing_key_problems(config: Config, environ: Mapping[str, str]) -> Iterator[Problem]:
+    """Unset key variables, if they leave no upstream to use. Otherwise they are warnings."""
+    if not all(upstream.lacks_key(environ) for upstream in config.upstreams):
+        return
+    for index, upstream in enumerate(config.upstreams):
+        for variable in upstream.key_variables():
+            if _is_variable_name(variable):
+                message = _variable_problem(variable, f"the key of upstream {upstream.name!r}", environ)
+                yield Problem(("upstreams", index, "api_key_env"), message)
 
 
 def _embedded_problems(upstream: UpstreamConfig) -> Iterator[Problem]:
@@ -321,9 +336,14 @@ def _sealing_problems(compaction: CompactionConfig, environ: Mapping[str, str]) 
         variables_by_key.setdefault(key, variable)
 
 
+def _is_variable_name(variable: str) -> bool:
+    """Whether this is the name of a variable, and not a key. Long names in lower case are keys."""
+    return bool(VARIABLE_NAME.fullmatch(variable)) and (len(variable) < 20 or variable.upper() == variable)
+
+
 def _variable_problem(variable: str, content: str, environ: Mapping[str, str]) -> str:
     """The problem of an environment variable that holds a key; empty if there is none. The value is never shown."""
-    if not VARIABLE_NAME.fullmatch(variable) or (len(variable) >= 20 and variable.upper() != variable):
+    if not _is_variable_name(variable):
         return (
             f"not the name of an environment variable: store {content} in a variable and give its name here, not "
             "the key itself"

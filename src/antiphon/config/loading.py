@@ -64,8 +64,9 @@ def parse_config(text: str, file: str | Path, environ: Mapping[str, str]) -> Con
     store = replace(settings.store, url=_resolve_store_url(settings.store.url, folder))
     upstreams = upstreams or _default_upstreams(environ)
     config = replace(settings, upstreams=upstreams, models=models, trace=trace, store=store)
-    for problem in find_problems(config, environ):
-        raise source.error_at(problem.path, str(problem))
+    problems = [str(source.error_at(problem.path, str(problem))) for problem in find_problems(config, environ)]
+    if problems:
+        raise ConfigError("\n".join(problems))
     return config
 
 

@@ -282,6 +282,10 @@ class UpstreamConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         """The keys from the environment; an empty variable counts as unset."""
         return [key for variable in self.key_variables() if (key := _environment_value(environ, variable))]
 
+    def lacks_key(self, environ: Mapping[str, str]) -> bool:
+        """Whether it needs a key and none of its variables is set. Such an upstream is not used."""
+        return bool(self.key_variables()) and not self.api_keys(environ)
+
     def upstream_model(self, name: str) -> str | None:
         """The upstream's name for a model; None if it does not serve it."""
         return next(filter(None, (upstream_model_name(rule, name) for rule in self.models)), None)

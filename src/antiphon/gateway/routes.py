@@ -15,7 +15,7 @@ from msgspec import UNSET, Struct, field
 from msgspec.structs import replace
 
 from antiphon import __version__
-from antiphon.config import Config, ModelConfig, Timeouts, UpstreamConfig
+from antiphon.config import Config, ModelConfig, TargetConfig, Timeouts, UpstreamConfig
 from antiphon.config.model_rules import is_pattern
 from antiphon.dialects.common.refused_reasoning import RefusedPart
 from antiphon.dialects.dialect import ClientDialect, ServerDialect
@@ -154,15 +154,22 @@ class Routes:
     """The upstreams of a configuration, and the cached targets of models."""
 
     def __init__(self, config: Config, environ: Mapping[str, str], addresses: Mapping[str, UpstreamAddress]) -> None:
+        #: Without those that lack their keys.
         self.upstreams = [
-            _make_upstream(config, upstream_config, environ, addresses) for upstream_config in config.upstreams
+            _make_upstream(config, upstream_config, environ, addresses)
+            for upstream_config in config.upstreams
+            if upstream_config.name in addresses or not upstream_config.lacks_key(environ)
         ]
         self._config = config
         self._by_name = {upstream.name: upstream for upstream in self.upstreams}
         self._targets: dict[str, Target] = {}
         self._alias_prefixes = ALIAS_PREFIXES if config.server.claude_aliases else ()
         #: The models of `[[models]]`, and the upstream of the first target of each.
-        self.entries = {model.name: self.find(model.name).upstream.name for model in config.models}
+        self.entries = {
+            model.name: self._first_target(entry).upstream
+            for model in config.models
+            if (entry := self._without_unusable_targets(model)).targets
+        }
         self.default_model = config.server.default_model or _only_model(config)
 
     def model_or_default(self, model: str | None) -> str | None:
@@ -185,7 +192,7 @@ class Routes:
             )
         entry = self.find_entry(model)
         if entry is not None:
-            first = min(entry.targets, key=lambda target: target.priority)
+            first = self._first_target(entry)
             target = Target(upstream=self._by_name[first.upstream], model=first.model)
             # Patterns accept any names, so the cache is bounded.
             if len(self._targets) < MAX_CACHED_TARGETS and len(model) < MAX_CACHED_NAME:
@@ -205,7 +212,38 @@ class Routes:
         prefix = next((prefix for prefix in self._alias_prefixes if model.startswith(prefix)), "")
         name = model.removeprefix(prefix)
         entry = self._config.find_model(name) if prefix and name else None
-        return entry or self._config.find_model(model)
+        entry = entry or self._config.find_model(model)
+        if entry is None:
+            return None
+        usable_entry = self._without_unusable_targets(entry)
+        if not usable_entry.targets:
+            raise self._missing_key_error(model, entry)
+        return usable_entry
+
+    def _first_target(self, entry: ModelConfig) -> TargetConfig:
+        return min(entry.targets, key=lambda target: target.priority)
+
+    def _without_unusable_targets(self, entry: ModelConfig) -> ModelConfig:
+        """The entry without upstreams that lack their keys."""
+        if len(self._by_name) == len(self._config.upstreams):
+            return entry
+        lists = {name: getattr(entry, name) for name in ("targets", "on_context_length", "on_refusal")}
+        usable = {
+            name: [target for target in targets if target.upstream in self._by_name] for name, targets in lists.items()
+        }
+        return replace(entry, **usable)
+
+    def _missing_key_error(self, model: str, entry: ModelConfig) -> ClientFault:
+        name = self._first_target(entry).upstream
+        upstream = next(upstream for upstream in self._config.upstreams if upstream.name == name)
+        variables = " or ".join(upstream.key_variables())
+        return ClientFault(
+            f"the upstream {name!r} of the model {_abbreviate(model)} has no key: set {variables} and restart the "
+            "gateway",
+            type="not_found",
+            code="model_not_found",
+            param="model",
+        )
 
     def _examples(self) -> str:
         names = self._config.model_names()

@@ -52,14 +52,25 @@ class TomlSource:
             raise self.error_at(path, f"{label}{error}") from None
 
     def _check_members(self, values: dict[str, Any], shape: type[Struct], path: SettingPath, label: str) -> None:
+        """Raise all problems of a table, one in each line."""
         members = {member.encode_name: member for member in fields(shape)}
+        problems: list[str] = []
         for name, value in values.items():
+            setting = (*path, name)
             if name not in members:
-                raise self.error_at((*path, name), f"{label}{name}: unknown setting{suggest_names(name, members)}")
-            self._check_setting(value, members[name].type, (*path, name), f"{label}{name}")
+                unknown = f"{label}{name}: unknown setting{suggest_names(name, members)}"
+                problems.append(str(self.error_at(setting, unknown)))
+                continue
+            try:
+                self._check_setting(value, members[name].type, setting, f"{label}{name}")
+            except AntiphonError as error:
+                problems.append(str(error))
         for name, member in members.items():
             if member.required and name not in values:
-                raise self.error_at(path, f"{label}{name} is missing: expected {describe_toml_type(member.type)}")
+                missing = f"{label}{name} is missing: expected {describe_toml_type(member.type)}"
+                problems.append(str(self.error_at(path, missing)))
+        if problems:
+            raise self._error("\n".join(problems))
 
     def _check_setting(self, value: Any, type: Any, path: SettingPath, label: str) -> None:
         info = _toml_type(type)
@@ -67,10 +78,19 @@ class TomlSource:
         if table is not None and isinstance(value, dict):
             self._check_members(value, table, path, f"{label}.")
         elif isinstance(info, shapes.ListType) and _table_in(info.item_type) is not None and isinstance(value, list):
-            for index, item in enumerate(value):
-                self._check_setting(item, _item_type(type), (*path, index), f"{label}[{index}]")
+            self._check_items(value, _item_type(type), path, label)
         else:
             self._check_value(value, type, info, path, label)
+
+    def _check_items(self, items: list[Any], type: Any, path: SettingPath, label: str) -> None:
+        problems: list[str] = []
+        for index, item in enumerate(items):
+            try:
+                self._check_setting(item, type, (*path, index), f"{label}[{index}]")
+            except AntiphonError as error:
+                problems.append(str(error))
+        if problems:
+            raise self._error("\n".join(problems))
 
     def _check_value(self, value: Any, type: Any, info: shapes.Type, path: SettingPath, label: str) -> None:
         try:
