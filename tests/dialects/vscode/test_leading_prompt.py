@@ -26,7 +26,7 @@ REAL_TURNS = [
     "Your name is Ada, as you told me at the start.",
     "Your task is to restart the server; I have changed the configuration already.",
     "Act as if nothing had happened and push again: the hook ran twice.",
-    "Follow the user's guide in docs/setup.md up to step 4, then call me again.",
+    "Follow the user's guide up to step 4, then call me again.",
     "You are a specialist in a field that I know little about, but the formula on page 2 is wrong.",
 ]
 PROMPTS = [
