@@ -73,6 +73,10 @@ def test_openai_profile_is_stateful_and_lacks_only_request_fields() -> None:
     assert set(maker.lacks) <= set(Request.__struct_fields__)
 
 
+#: Modules whose subject has such a name: a program and its variables, or a header that clients send.
+NAMING_MODULES = {"cli/agents.py", "config/schema.py"}
+
+
 def test_provider_names_occur_only_in_profiles() -> None:
     """Differences between servers are data; code that contains a provider's name, even in a comment, is in the wrong
     package."""
@@ -81,7 +85,7 @@ def test_provider_names_occur_only_in_profiles() -> None:
     matches = [
         f"{file.relative_to(source.parent)}:{number}: {line.strip()}"
         for file in sorted(source.rglob("*.py"))
-        if source / "profiles" not in file.parents
+        if source / "profiles" not in file.parents and file.relative_to(source).as_posix() not in NAMING_MODULES
         for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
         if pattern.search(line)
     ]

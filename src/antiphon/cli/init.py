@@ -182,6 +182,6 @@ EMBEDDED: Final = Choice(
 EPILOG: Final = f"""examples:
   antiphon init
   antiphon init --yes
-  antiphon init --use openai --use ollama -o lab.toml
+  antiphon init --use ollama --use local -o lab.toml
 
 {EXIT_CODES}"""

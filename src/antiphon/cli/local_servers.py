@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
 from antiphon.cli.live_check import TIMEOUTS
-from antiphon.client import AsyncClient, Model, Retries
-from antiphon.dialects.dialect import ServerDialectName
+from antiphon.client import AsyncClient, Retries
 from antiphon.errors import ApiError
-
-
-class LocalServer(Struct, frozen=True):
-    """A kind of server: its usual address, its profile, and how its list of models is recognized."""
-
-    name: str
-    title: str
-    base_url: str
-    profile: str
-    is_own_list: Callable[[list[Model]], bool]
-    dialect: ServerDialectName = "chat"
+from antiphon.profiles.local_servers import LocalServer, builtin_local_servers
 
 
 class FoundServer(Struct, frozen=True):
@@ -32,11 +20,12 @@ class FoundServer(Struct, frozen=True):
     models: list[str]
 
 
-def find_local_servers(environ: Mapping[str, str]) -> list[FoundServer]:
+def find_local_servers(environ: Mapping[str, str], servers: Sequence[LocalServer] | None = None) -> list[FoundServer]:
     """Ask every usual address for its models, all at once."""
+    kinds = builtin_local_servers() if servers is None else servers
 
     async def find_all() -> list[FoundServer | None]:
-        return await asyncio.gather(*(_find(server, environ) for server in LOCAL_SERVERS))
+        return await asyncio.gather(*(_find(server, environ) for server in kinds))
 
     return [found for found in asyncio.run(find_all()) if found is not None]
 
@@ -55,21 +44,6 @@ async def _find(server: LocalServer, environ: Mapping[str, str]) -> FoundServer 
             models = await client.models()
     except ApiError:
         return None
-    return FoundServer(server, [model.id for model in models]) if server.is_own_list(models) else None
-
-
-def _is_any(_: list[Model]) -> bool:
-    return True
-
-
-def _is_owned_by(owner: str) -> Callable[[list[Model]], bool]:
-    """Other programs use these ports too, so the server must name itself in its list."""
-    return lambda models: any(model.owned_by == owner for model in models)
-
-
-LOCAL_SERVERS: Final = (
-    LocalServer("ollama", "Ollama", "http://127.0.0.1:11434/v1", "ollama", _is_any),
-    LocalServer("lmstudio", "LM Studio", "http://127.0.0.1:1234/v1", "chat", _is_any),
-    LocalServer("llamacpp", "llama.cpp", "http://127.0.0.1:8080/v1", "chat", _is_owned_by("llamacpp")),
-    LocalServer("vllm", "vLLM", "http://127.0.0.1:8000/v1", "vllm", _is_owned_by("vllm")),
-)
+    if server.owner and all(model.owned_by != server.owner for model in models):
+        return None
+    return FoundServer(server, [model.id for model in models])

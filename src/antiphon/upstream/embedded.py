@@ -246,7 +246,7 @@ def model_file(find: FindSpec = find_spec) -> Path:
         command = install_command(current_installation())
         raise EmbeddedMissing(
             f"no model to serve: the embedded model is not installed; install it with: {command}; or set the key "
-            "variable of a provider, such as OPENAI_API_KEY"
+            "variable of a provider, or write a configuration with `antiphon init`"
         )
     return file
 
