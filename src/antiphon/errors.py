@@ -7,7 +7,7 @@ status. The dialects define how an error is written on the wire.
 from __future__ import annotations
 
 from copy import copy
-from typing import Final, Literal, Self
+from typing import Final, Literal, NamedTuple, Self
 
 ErrorType = Literal["invalid_request", "not_found", "too_many_requests", "server_error", "model_error"]
 
@@ -19,6 +19,13 @@ STATUS_OF_TYPE: Final[dict[str, int]] = {
     "server_error": 500,
     "model_error": 500,
 }
+
+
+class OriginalError(NamedTuple):
+    """The error body of an upstream, and the upstream's dialect."""
+
+    dialect: str
+    body: bytes
 
 
 class AntiphonError(Exception):
@@ -63,6 +70,7 @@ class ApiError(AntiphonError):
         self.status = status or (self.type == self.default_type and self.default_status) or STATUS_OF_TYPE[self.type]
         self.retry_after = retry_after
         self.request_id: str | None = None  # of the request, if a server named it in its answer
+        self.original: OriginalError | None = None
 
     def without_traceback(self) -> Self:
         """A copy without a traceback, for an error that is stored.

@@ -73,6 +73,7 @@ class Asker(Struct, frozen=True, kw_only=True):
 
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+GRAMMAR = {"syntax": "regex", "definition": "a+"}
 FUNCTION = {"name": "get_weather", "description": "The weather.", "parameters": SCHEMA}
 SAID: Any = [{"role": "user", "content": "Say hello."}]
 
@@ -104,7 +105,7 @@ CHAT = Asker(
     asked={"model": "mock-1", "messages": SAID},
     streamed={"model": "mock-1", "messages": SAID, "stream": True},
     tools={"tools": [{"type": "function", "function": FUNCTION}]},
-    lossy={"tools": [{"type": "web_search", "web_search": {}}]},
+    lossy={"tools": [{"type": "custom", "custom": {"name": "run", "format": {"type": "grammar", "grammar": GRAMMAR}}}]},
     text_in=lambda body: body["choices"][0]["message"]["content"],
     call_in=_chat_call,
     piece_in=lambda frame: "".join(choice["delta"].get("content") or "" for choice in frame["choices"]),

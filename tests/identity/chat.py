@@ -51,9 +51,10 @@ def make_case(generator: Generator, is_stream: bool) -> Case:
 
 def _make_request(generator: Generator, is_stream: bool) -> dict[str, Any]:
     tools = [_make_tool(generator) for _ in range(generator.random.randint(0, 3))]
+    other_tools = [_make_unknown(generator)] if generator.chance(0.2) else []
     given: dict[str, Any] = {
         "messages": _make_messages(generator, tools),
-        "tools": tools or ...,
+        "tools": [*tools, *other_tools] or ...,
         "tool_choice": _make_tool_choice(generator, tools),
         "stream": True if is_stream else generator.random.choice((False, ...)),
         "n": generator.random.choice((..., ..., None, 1, 2)),
@@ -68,6 +69,11 @@ def _make_request(generator: Generator, is_stream: bool) -> dict[str, Any]:
         given["logprobs"] = True
     given[generator.random.choice(("max_tokens", "max_completion_tokens"))] = ...  # one excludes the other
     return generator.object(CompletionCreateParamsBase, **given)
+
+
+def _make_unknown(generator: Generator) -> dict[str, Any]:
+    """A tool or a part that only some servers know."""
+    return {"type": generator.new_name("server"), "option": generator.json()}
 
 
 def _make_tool(generator: Generator) -> dict[str, Any]:
@@ -103,6 +109,8 @@ def _make_messages(generator: Generator, tools: list[dict[str, Any]]) -> list[di
         kinds = (ChatCompletionSystemMessageParam, ChatCompletionDeveloperMessageParam)
         messages.append(generator.object(generator.random.choice(kinds)))
     messages.append(generator.object(ChatCompletionUserMessageParam))
+    if generator.chance(0.2):
+        messages.append(generator.object(ChatCompletionUserMessageParam, content=[_make_unknown(generator)]))
     for _ in range(generator.random.randint(0, 2)):
         messages += _make_answered_turn(generator, tools)
     return messages
@@ -112,6 +120,8 @@ def _make_answered_turn(generator: Generator, tools: list[dict[str, Any]]) -> It
     """A message of the assistant; the results of its calls, or a question."""
     calls = [_make_call(generator, tools) for _ in range(generator.random.randint(0, 2))] if tools else []
     given: dict[str, Any] = {"tool_calls": calls} if calls else {"tool_calls": ..., "content": generator.text()}
+    if generator.chance(0.2):
+        given["content"] = [_make_unknown(generator), {"type": "text", "text": generator.text()}]
     message = generator.object(ChatCompletionAssistantMessageParam, **given)
     if isinstance(message.get("content"), list):  # a refusal is either a part or a member
         message.pop("refusal", None)
@@ -156,7 +166,7 @@ def _make_choice(generator: Generator, index: int, request: dict[str, Any]) -> d
 
 def _answer_calls(generator: Generator, request: dict[str, Any]) -> list[dict[str, Any]]:
     choice = request.get("tool_choice")
-    tools = request.get("tools") or []
+    tools = [tool for tool in request.get("tools") or [] if tool["type"] in ("function", "custom")]
     if isinstance(choice, dict):
         allowed = choice.get("allowed_tools", {}).get("tools") or [choice]
         tools = [tool for tool in tools if _tool_name(tool) in map(_tool_name, allowed)]

@@ -108,7 +108,10 @@ def _name_call(generator: Generator, item: dict[str, Any], tools: list[dict[str,
 
 def _make_response(generator: Generator, request: dict[str, Any]) -> dict[str, Any]:
     output = [_output_item(generator, request) for _ in range(generator.random.randint(1, 3))]
-    calls = [item for item in output if item["type"] in ("function_call", "custom_tool_call")]
+    if isinstance(request.get("tool_choice"), dict) or request.get("tool_choice") == "none":
+        # The policy withholds calls that the choice of tools does not allow.
+        output = [item for item in output if item["type"] not in CLIENT_CALLS] or [_make_message(generator)]
+    calls = [item for item in output if item["type"] in ("function_call", "custom_tool_call", *CLIENT_CALLS)]
     if request.get("parallel_tool_calls") is False:
         output = [item for item in output if item not in calls[1:]]
     end: dict[str, Any]
@@ -119,6 +122,10 @@ def _make_response(generator: Generator, request: dict[str, Any]) -> dict[str, A
     else:
         end = {"status": "completed", "incomplete_details": generator.random.choice((None, ...))}
     return generator.object(responses.Response, output=output, error=generator.random.choice((None, ...)), **end)
+
+
+def _make_message(generator: Generator) -> dict[str, Any]:
+    return generator.object(responses.ResponseOutputMessage, id=generator.new_name("item"), status="completed")
 
 
 def _output_item(generator: Generator, request: dict[str, Any]) -> dict[str, Any]:
@@ -274,6 +281,8 @@ ANSWERING: Final = frozenset(
 INCLUDES: Final = _words(item_hint(members_of(_hint(ResponseCreateParamsBase, "include"))[0]))
 USER_ITEMS: Final = (responses.EasyInputMessageParam, response_input_param.Message)
 INPUT_ITEMS: Final = _kinds(item_hint(response_input_param.ResponseInputParam), ANSWERING)
+#: Calls of tools that the client runs, besides functions and custom tools.
+CLIENT_CALLS: Final = ("apply_patch_call", "local_shell_call", "shell_call")
 OUTPUT_ITEMS: Final = _kinds(
     item_hint(_hint(responses.Response, "output")), frozenset({"function_call", "custom_tool_call", "message"})
 )

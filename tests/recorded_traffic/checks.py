@@ -69,18 +69,25 @@ class Checker:
 
     def check_same_request(self, request: ClientRequest, outcome: Outcome) -> None:
         """Client and server of one dialect: the body is the same JSON."""
-        self.add_deltas("request", compare_json(request.body, outcome.upstream_json))
+        deltas = compare_json(request.body, outcome.upstream_json)
+        self.add_deltas("request", deltas)
+        if deltas:
+            self._check_facts(request, outcome)
 
     def check_asked(self, request: ClientRequest, outcome: Outcome) -> None:
         """A server of another dialect is asked the same, or the losses say what is missing."""
+        before, after = self._check_facts(request, outcome)
+        if set(before.get("seals", ())) & set(after.get("seals", ())):
+            self.add("asked", "seals", "sent", "reasoning that another maker sealed")
+
+    def _check_facts(self, request: ClientRequest, outcome: Outcome) -> tuple[Facts, Facts]:
         upstream = outcome.upstream_json
         assert upstream is not None
         before, after = read_request(self.client, request.body), read_request(self.server, upstream)
         for path, change, detail in _compare_facts(before, after):
             if change == "added" or not _is_reported(path, outcome.losses):
                 self.add("asked", path, change, detail)
-        if set(before.get("seals", ())) & set(after.get("seals", ())):
-            self.add("asked", "seals", "sent", "reasoning that another maker sealed")
+        return before, after
 
     # Answers
 
@@ -102,8 +109,9 @@ class Checker:
             return
         self.add_deltas("accumulated", [delta._replace(path=_answer_path(delta.path)) for delta in deltas])
 
-    def check_content(self, recording: Recording, outcome: Outcome) -> Answer:
-        """The client receives the text, the reasoning, the calls, the finish and the usage of the server."""
+    def check_content(self, recording: Recording, outcome: Outcome, *, wants_seals: bool = True) -> Answer:
+        """The client receives the text, the reasoning, the calls, the finish and the usage of the server. A Responses
+        client that did not ask for seals gets none (RSN-2)."""
         before = read_answer(recording.dialect, recording.answer)
         after = read_answer(self.client, outcome.body)
         if before.error or before.finish == "None":  # an error, or a stream that broke off
@@ -112,7 +120,8 @@ class Checker:
             return after
         self._check_text("text", before.text + before.refusal, after.text + after.refusal)
         self._check_text("reasoning", _squeeze(before.reasoning), _squeeze(after.reasoning))
-        self._check_seals(before, after, outcome.losses)
+        if wants_seals:
+            self._check_seals(before, after, outcome.losses)
         self._check_calls(before, after)
         if before.finish != after.finish and not self._is_reported("answer.finish", outcome.losses):
             self.add("finish", before.finish, after.finish)
@@ -208,7 +217,7 @@ class Checker:
         if missing and not self._is_reported("answer.seals", losses):
             self.add("seals", "seals", "missing", f"{len(missing)} of {len(before.seals)}")
         elif self.client == self.server and before.seals != after.seals:
-            self.add("seals", "seals", "changed", f"{len(before.seals)} → {len(after.seals)}")
+            self.add("answer", "seals", "sealed", f"{len(before.seals)} → {len(after.seals)}")
 
     def _check_calls(self, before: Answer, after: Answer) -> None:
         if len(before.calls) != len(after.calls):

@@ -1,8 +1,7 @@
 """The closed table of known differences. Every difference belongs to the first class that matches it.
 
-A class matches the check, the dialects, the path and the change of a difference, and nothing else. A class is either
-accepted, with its row in `docs/dialects.md`, or a defect, which is removed from the table when it is repaired. Text,
-calls, finish and seals are never accepted to differ.
+A class matches the check, the dialects, the path and the change of a difference, and nothing else. Its row in
+`docs/dialects.md` says why the difference is intended. Text, calls, finish and seals never differ.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ CONTENT: Final[frozenset[Check]] = frozenset({"text", "reasoning", "seals", "cal
 
 
 class DifferenceClass(Struct, frozen=True, kw_only=True):
-    """Patterns may contain `*`. `row` is the title of a row in `docs/dialects.md`; a defect has none."""
+    """Patterns may contain `*`. `row` is the title of a row in `docs/dialects.md`."""
 
     name: str
     reason: str
@@ -31,10 +30,6 @@ class DifferenceClass(Struct, frozen=True, kw_only=True):
     paths: tuple[str, ...] = ("*",)
     changes: tuple[str, ...] = ("*",)
     row: str = ""
-
-    @property
-    def is_defect(self) -> bool:
-        return not self.row
 
     def matches(self, difference: Difference) -> bool:
         return (
@@ -60,7 +55,7 @@ def _matches(pattern: str, text: str) -> bool:
     return pattern == "*" or _compile(pattern).fullmatch(text) is not None
 
 
-ACCEPTED: Final = [
+CLASSES: Final = [
     DifferenceClass(
         name="credentials",
         reason="The upstream refused the gateway's own key. The client did not send that key.",
@@ -237,18 +232,11 @@ ACCEPTED: Final = [
             "output[].results",
             "output[].action.sources",
             "output[].content[].logprobs",
+            "output[].encrypted_content",
             "response.*.logprobs",
         ),
         changes=("missing", "missing empty", "list → null", "length"),
         row="members that `include` did not request",
-    ),
-    DifferenceClass(
-        name="request: forms that a profile states",
-        reason="The profile of the server states the form of a message, such as null in place of an empty text.",
-        checks=("request",),
-        paths=("messages[].content", "contents[].parts[].functionResponse.parts[]*"),
-        changes=("string → null", "missing", "added"),
-        row="what the profile of the server states",
     ),
     DifferenceClass(
         name="request: words in another spelling",
@@ -525,26 +513,16 @@ ACCEPTED: Final = [
         changes=("missing",),
         row="what the profile of the server states",
     ),
-]
-
-DEFECTS: Final = [
-    # All dialects
     DifferenceClass(
-        name="sealed anew",
-        reason="Seals are put into an envelope although client and server have the same dialect.",
-        checks=(*SAME, "seals"),
-        paths=(
-            "seals",
-            "output[].encrypted_content",
-            "content[].signature",
-            "content[].data",
-            "content_block_delta[].delta.signature",
-            "candidates[].content.parts[].thoughtSignature",
-        ),
-        changes=("changed", "added"),
+        name="answers with seals in an envelope",
+        reason="The answer is translated, so its seals are in an envelope. The check of seals opens it.",
+        checks=SAME,
+        client="messages",
+        server="messages",
+        paths=("seals", "content[].signature", "content_block_delta[].delta.signature"),
+        changes=("sealed", "changed", "added"),
+        row="answers that need a repair",
     ),
-    # Chat Completions
-    # Responses
     DifferenceClass(
         name="responses: calls in progress",
         reason="A call that the server leaves in progress is completed when its item is done (ITEM-2).",
@@ -553,6 +531,7 @@ DEFECTS: Final = [
         server="responses",
         paths=("output[].status",),
         changes=("changed",),
+        row="items that are done and still in progress",
     ),
     DifferenceClass(
         name="responses: contradictions",
@@ -568,135 +547,91 @@ DEFECTS: Final = [
             "response.content_part.done[].part.text",
         ),
         changes=("changed",),
+        row="values that a server contradicts",
     ),
     DifferenceClass(
-        name="responses: seals that were not requested",
-        reason="Encrypted reasoning is left out if the client did not request it, although the server sends it (RSN-2).",
-        checks=(*SAME, "seals"),
-        client="responses",
-        server="responses",
-        paths=("seals", "output[].encrypted_content"),
-        changes=("missing",),
-    ),
-    # Messages
-    # Token counts
-    DifferenceClass(
-        name="usage: cached tokens beside the input",
-        reason="Some servers count more cached tokens than input tokens.",
+        name="usage: more cached tokens than input",
+        reason="Some servers count more cached tokens than input tokens. Messages adds both.",
         checks=("usage",),
         client="messages",
         server="chat",
         paths=("input",),
         changes=("changed",),
+        row="more cached tokens than input tokens",
     ),
-    # Errors
     DifferenceClass(
-        name="error members",
-        reason="An error has the members and codes of the gateway, not those of the server.",
+        name="error codes",
+        reason="Type, code and param say what an error means, in the words of the gateway (ERR-4).",
         checks=("error",),
-        paths=("body.*",),
-    ),
-    # Requests
-    DifferenceClass(
-        name="request: null and empty members",
-        reason="Members with the value null or with an empty value are left out, or added.",
-        checks=("request",),
         paths=(
-            "tools",
-            "generationConfig",
-            "system",
-            "response_format",
-            "tools[].function.description",
-            "messages[].content",
+            *("body.error.code", "body.error.type", "body.error.param"),
+            *("body.error.details", "body.error.details[]*"),
         ),
-        changes=(
-            "missing null",
-            "missing empty",
-            "added null",
-        ),
+        changes=("changed", "added", "added null", "null → string", "number → string", "length"),
+        row="type, code and param of errors",
     ),
     DifferenceClass(
-        name="request: default values",
-        reason="Members with the default value, and the model in a body whose path has it, are left out.",
+        name="errors in another form",
+        reason="An error that is a text becomes an object, which the SDKs of the dialect parse.",
+        checks=("error",),
+        client="responses",
+        server="responses",
+        paths=("body.error",),
+        changes=("string → object",),
+        row="type, code and param of errors",
+    ),
+    DifferenceClass(
+        name="request: tool choice without tools",
+        reason="Most servers refuse a choice of tools without tools.",
         checks=("request",),
-        paths=(
-            "n",
-            "tool_choice",
-            "logprobs",
-            "generationConfig",
-            "generationConfig.candidateCount",
-            "messages[].content[].is_error",
-            "model",
-        ),
+        client="chat",
+        paths=("tool_choice",),
         changes=("missing",),
+        row="`tool_choice` without tools",
+    ),
+    DifferenceClass(
+        name="request: model in the body",
+        reason="The path has the model. The gateway maps it there.",
+        checks=("request",),
+        client="gemini",
+        paths=("model",),
+        changes=("missing",),
+        row="`model` in the body of a Gemini request",
     ),
     DifferenceClass(
         name="request: name of the schema",
-        reason="A schema without a name gets one.",
+        reason="A schema without a name gets one, because the API requires it.",
         checks=("request",),
         client="chat",
         paths=("response_format.json_schema.name",),
         changes=("added",),
+        row="schema without a name",
     ),
     DifferenceClass(
-        name="request: form of content",
-        reason="A text becomes a list of one part, or the reverse.",
-        checks=("request",),
-        paths=(
-            "messages[].content",
-            "messages[].content[].image_url",
-        ),
-        changes=(
-            "list → string",
-            "string → list",
-            "string → object",
-        ),
-    ),
-    DifferenceClass(
-        name="request: chat messages",
-        reason="Consecutive messages are joined.",
+        name="request: images in results",
+        reason="The profile moves images out of results. Texts are compared by the check of facts.",
         checks=("request",),
         client="chat",
         paths=("messages",),
         changes=("length",),
+        row="what the profile of the server states",
     ),
     DifferenceClass(
-        name="request: chat hosted tools",
-        reason="Hosted tools of a chat server are left out.",
-        checks=("request",),
-        client="chat",
-        paths=("tools",),
-        changes=("missing",),
-    ),
-    DifferenceClass(
-        name="request: gemini turns",
-        reason="Parts and turns are joined or divided.",
-        checks=("request",),
-        client="gemini",
-        paths=(
-            "contents[].parts",
-            "contents",
-        ),
-        changes=("length",),
-    ),
-    DifferenceClass(
-        name="request: messages thinking",
-        reason="Thinking that did not come through the gateway is left out.",
+        name="request: blank texts",
+        reason="A blank text is left out, because the server refuses it.",
         checks=("request",),
         client="messages",
         paths=("messages[].content",),
         changes=("length",),
+        row="blank texts",
     ),
     DifferenceClass(
-        name="request: media",
-        reason="The type of an image is corrected, and base64 is written in one alphabet.",
+        name="request: type of an image",
+        reason="The type of an image is corrected, because the server refuses another type than that of the data.",
         checks=("request",),
-        paths=(
-            "messages[].content[].source.media_type",
-            "contents[].parts[].inlineData.data",
-        ),
+        client="messages",
+        paths=("messages[].content[].source.media_type",),
         changes=("changed",),
+        row="media type that does not fit the image",
     ),
 ]
-
-CLASSES: Final = [*ACCEPTED, *DEFECTS]

@@ -49,6 +49,7 @@ def make_report(run: Run) -> Report:
     sections = [
         _files_section(run),
         _played_section(run.recordings),
+        _identity_section(run),
         _classes_section(run.classes, by_class),
         _unknown_section(unknown),
         "\n".join(f"FAILED: {failure}" for failure in failures) or "OK",
@@ -91,13 +92,30 @@ def _played_section(recordings: Sequence[Recording]) -> str:
     return "\n".join(lines)
 
 
+def _identity_section(run: Run) -> str:
+    """How many requests and answers arrive unchanged on the other side, if client and server speak one dialect."""
+    changed: defaultdict[str, set[str]] = defaultdict(set)
+    for finding in run.findings:
+        changed[finding.difference.check].add(finding.source)
+    answered = [recording for recording in run.recordings if not recording.is_error]
+    requests = [recording.source for recording in run.recordings if recording.request is not None]
+    lines = ["unchanged within a dialect:", f"  requests: {_count_others(requests, changed['request'])}"]
+    for name, check in (("whole answers", "answer"), ("streams", "events")):
+        sources = [recording.source for recording in answered if recording.is_stream == (check == "events")]
+        lines.append(f"  {name}: {_count_others(sources, changed[check])}")
+    return "\n".join(lines)
+
+
+def _count_others(sources: list[str], changed: set[str]) -> str:
+    return f"{sum(source not in changed for source in sources)} of {len(sources)}"
+
+
 def _classes_section(classes: Sequence[DifferenceClass], by_class: dict[str, list[Finding]]) -> str:
     lines = ["differences by class (differences, recordings, class, most frequent difference):"]
     for each in sorted(classes, key=lambda one: -len(by_class.get(one.name, ()))):
         findings = by_class.get(each.name, [])
-        mark = "defect" if each.is_defect else "accepted"
         sources = len({finding.source for finding in findings})
-        lines.append(f"  {len(findings):6} {sources:5} {mark:8} {each.name}: {_most_frequent(findings)}")
+        lines.append(f"  {len(findings):6} {sources:5} {each.name}: {_most_frequent(findings)}")
     return "\n".join(lines)
 
 

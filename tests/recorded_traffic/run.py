@@ -64,7 +64,7 @@ async def _play_answer(player: Player, recording: Recording, client: ServerDiale
         return checker.findings
     if checker.check_refusal(recording, outcome):
         return checker.findings
-    content = checker.check_content(recording, outcome)
+    content = checker.check_content(recording, outcome, wants_seals=wants_seals(request))
     if is_own:
         checker.check_same_answer(recording, outcome)
     checker.check_sdk(recording, outcome, content)
@@ -92,6 +92,11 @@ def recorded_request(recording: Recording) -> ClientRequest | None:
     return ClientRequest(
         dialect=recording.dialect, model=recording.model, body=recording.request, is_stream=recording.is_stream
     )
+
+
+def wants_seals(request: ClientRequest) -> bool:
+    """Whether the client gets sealed reasoning: clients of Responses must ask for it."""
+    return request.dialect != "responses" or "reasoning.encrypted_content" in (request.body.get("include") or ())
 
 
 def profile_of(recording: Recording) -> str:

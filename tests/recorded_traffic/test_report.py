@@ -38,6 +38,7 @@ def test_report_counts_files_recordings_and_differences() -> None:
     assert "files found: 2" in report.text
     assert "1 JSON of another API" in report.text
     assert "played: 1000" in report.text
+    assert "  requests: 0 of 0" in report.text or "  requests: 1000 of 1000" in report.text
     assert "known: usage chat → gemini: input changed (1; 1 → 2)" in report.text
     assert report.text.endswith("OK")
 

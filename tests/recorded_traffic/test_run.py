@@ -178,7 +178,9 @@ def test_player_reports_what_the_upstream_received() -> None:
         player = Player()
         try:
             answer = UpstreamAnswer(status=200, headers={}, pieces=[json.dumps(ANSWERS["chat"]).encode()])
-            return await player.play(plain_request("gemini", "m", is_stream=False), "chat", "chat", answer)
+            plain = plain_request("gemini", "m", is_stream=False)
+            request = replace(plain, body={**plain.body, "tools": [{"googleSearch": {}}]})
+            return await player.play(request, "chat", "chat", answer)
         finally:
             await player.close()
 
@@ -186,7 +188,7 @@ def test_player_reports_what_the_upstream_received() -> None:
     assert result.status == 200
     assert result.upstream_json is not None
     assert result.upstream_json["model"] == "m"
-    assert [loss.path for loss in result.losses] == ["reasoning.summary"]
+    assert [loss.path for loss in result.losses] == ["tools[0]"]
 
 
 def test_pieces_have_an_odd_size() -> None:

@@ -97,6 +97,8 @@ class ServerDialect(Struct, frozen=True, kw_only=True):
     count_request: Callable[[bytes, str], bytes] | None = None
     #: The resource name of a model, for dialects with the model in the path instead of the body.
     model_resource_name: Callable[[str], str] | None = None
+    #: Wire options for clients of the same dialect.
+    own_client_wire: Mapping[str, Any] = {}
     #: The wire options without a part that the server refused for a model; None: nothing can be left out.
     wire_after_refusal: Callable[[Any, str, RefusedPart], Any | None] | None = None
     #: Whether it is the API of the hub, so that servers refuse what the hub refuses and answers have ids of responses.

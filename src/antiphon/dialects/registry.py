@@ -91,6 +91,7 @@ CHAT: Final = Dialect(
         turn_path="/chat/completions",
         count_path="/chat/completions/input_tokens",
         wire_type=ChatWire,
+        own_client_wire={"native_types": True},
         default_profile="chat",
         accepts_unsealed_reasoning=True,
         response_only_fields=frozenset({"choices", "error"}),

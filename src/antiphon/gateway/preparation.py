@@ -84,7 +84,7 @@ def prepare_request(
     upstream_request, quirk_losses = plan.profile.apply_quirks(sent_request)
     losses.extend(quirk_losses)
     server_dialect = SERVER_DIALECTS[plan.profile.dialect]
-    body, dialect_losses = server_dialect.request_from_hub(upstream_request, plan.wire)
+    body, dialect_losses = server_dialect.request_from_hub(upstream_request, _wire_for(plan, original))
     losses.extend(dialect_losses)
     body = _in_original_form(body, plan, original, sent_request)
     can_retry = server_dialect.wire_after_refusal is not None or _holds_reasoning(upstream_request)
@@ -99,20 +99,32 @@ def prepare_request(
     )
 
 
+def _wire_for(plan: TranslationPlan, original: OriginalRequest | None) -> Wire:
+    is_own_client = original is not None and original.dialect == plan.profile.dialect
+    has_own_wire = bool(SERVER_DIALECTS[plan.profile.dialect].own_client_wire)
+    return plan.profile.own_client_wire if is_own_client and has_own_wire else plan.wire
+
+
 def _in_original_form(
     body: bytes, plan: TranslationPlan, original: OriginalRequest | None, sent_request: Request
 ) -> bytes:
     if original is None or original.dialect != plan.profile.dialect:
         return body
     server_dialect = SERVER_DIALECTS[plan.profile.dialect]
-    neutral_wire = server_dialect.wire_type()
-    has_profile = bool(plan.profile.quirks) or plan.wire != neutral_wire
+    neutral_wire = server_dialect.wire_type(**server_dialect.own_client_wire)
+    has_profile = bool(plan.profile.quirks) or _wire_for(plan, original) != neutral_wire
 
     def translate_neutrally() -> bytes:
         return server_dialect.request_from_hub(sent_request, neutral_wire)[0]
 
     read_body = CLIENT_DIALECTS[original.dialect].request_to_hub
-    return keep_original_form(original.body, body, read_body, translate_neutrally if has_profile else None)
+    return keep_original_form(
+        original.body,
+        body,
+        read_body,
+        translate_neutrally if has_profile else None,
+        keeps_turns=getattr(plan.wire, "consecutive_turns", False),
+    )
 
 
 def prepare_retry(
@@ -138,7 +150,9 @@ def prepare_retry(
             if changed_wire is None:
                 return None
             wire = changed_wire
-    body, dialect_losses = server_dialect.request_from_hub(request, wire)
+    body, dialect_losses = server_dialect.request_from_hub(
+        request, _wire_for(plan, original) if wire is plan.wire else wire
+    )
     if wire is plan.wire:
         return RetryRequest(body=_in_original_form(body, plan, original, upstream_request), losses=losses)
     losses.extend(dialect_losses)

@@ -18,7 +18,7 @@ from antiphon.dialects.common.refused_reasoning import RefusedPart, refused_part
 from antiphon.dialects.common.relay import LiteralContent, Relay, relayed_answer
 from antiphon.dialects.dialect import FRAME_ENCODERS, ClientDialect, EventsFromHub
 from antiphon.dialects.registry import Wire
-from antiphon.errors import ApiError, ClientFault, UpstreamFault
+from antiphon.errors import ApiError, ClientFault, OriginalError, UpstreamFault
 from antiphon.gateway.pipe import Pipe
 from antiphon.gateway.preparation import PreparedRequest, RetryRequest, prepare_retry
 from antiphon.gateway.recording import Recorder
@@ -333,6 +333,8 @@ class UpstreamTurn:
         upstream = self.target.upstream
         body = upstream.redact_key(body)
         error = upstream.server_dialect.error_to_hub(answer.status, answer.headers, body)
+        if error.status == answer.status:  # others are about the gateway's own key, or about another cause (ERR-4)
+            error.original = OriginalError(upstream.profile.dialect, body)
         self._add_diagnosis(error, request_body, answer.status, body)
         return error
 

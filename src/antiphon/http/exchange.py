@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
+from antiphon.dialects.common.error_members import keep_error_members
 from antiphon.dialects.dialect import KEEPALIVE_COMMENT, ClientDialect
 from antiphon.dialects.responses.stream_out import SelectableEventStyle
 from antiphon.errors import ApiError, ClientDisconnected, ClientFault
@@ -148,6 +149,8 @@ class Exchange:
                 self._direct.abort_response()
             return
         status, body = self.dialect.error_from_hub(error)
+        if error.original is not None and error.original.dialect == self.dialect.name:
+            body = keep_error_members(error.original.body, body)
         await self.respond(status, error_headers(error), body)
 
     def note_losses(self, losses: Losses) -> None:

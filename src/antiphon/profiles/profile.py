@@ -46,6 +46,8 @@ class Profile(Struct, frozen=True, kw_only=True):
     about: str
     quirks: tuple[Quirk, ...]
     wire: Wire
+    #: The wire options for clients of the same dialect.
+    own_client_wire: Wire
     #: Headers of every request to the server.
     headers: dict[str, str] = field(default_factory=dict)
     #: The header with the key. Only `authorization` has the prefix `Bearer`.
@@ -93,12 +95,14 @@ def parse_profile(text: str, name: str, *, file: str = "", find_parent: FindPare
     source = TomlSource(file or name, text, ProfileError)
     profile_file = source.convert(source.toml, ProfileFile)
     base = _base_profile(source, profile_file, find_parent)
+    wire = _merge_wire(source, profile_file.wire, base.wire)
     return Profile(
         name=name,
         dialect=base.dialect,
         about=profile_file.about,
         quirks=_merge_quirks(source, profile_file.quirks, base.quirks),
-        wire=_merge_wire(source, profile_file.wire, base.wire),
+        wire=wire,
+        own_client_wire=replace(wire, **SERVER_DIALECTS[base.dialect].own_client_wire),
         headers=base.headers | _check_headers(source, profile_file.headers),
         key_header=profile_file.key_header or base.key_header,
         pass_headers=base.pass_headers if profile_file.pass_headers is UNSET else tuple(profile_file.pass_headers),
@@ -113,13 +117,8 @@ def _base_profile(source: TomlSource, profile_file: ProfileFile, find_parent: Fi
             raise ProfileError(
                 f"{source.file}: expected dialect ({', '.join(SERVER_DIALECTS)}) or extends, got neither"
             )
-        return Profile(
-            name="",
-            dialect=profile_file.dialect,
-            about="",
-            quirks=(),
-            wire=SERVER_DIALECTS[profile_file.dialect].wire_type(),
-        )
+        wire = SERVER_DIALECTS[profile_file.dialect].wire_type()
+        return Profile(name="", dialect=profile_file.dialect, about="", quirks=(), wire=wire, own_client_wire=wire)
     try:
         if find_parent is None:
             raise ProfileError("no other profile is available here")

@@ -42,6 +42,13 @@ def text(value: str) -> dict[str, str]:
     return {"type": "text", "text": value}
 
 
+def test_part_of_another_type_is_sent_for_chat_clients() -> None:
+    losses = Losses()
+    content = ContentFromHub(ChatWire(native_types=True), losses)
+    assert content.parts([UNKNOWN], "input[0]", "content") == [UNKNOWN.raw]
+    assert len(losses) == 0
+
+
 @pytest.mark.parametrize(
     ("part", "made", "lost"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import UNSET, Raw
 from tests.generate.chat_rules import assert_chat_accepts
@@ -399,3 +400,15 @@ def test_reasoning_after_reasoning_of_another_server_is_sent() -> None:
     )
     assert messages[1]["reasoning"] == "long"
     assert losses == ["input[1]", "input[2].summary"]
+
+
+def test_assistant_message_of_a_chat_client_keeps_parts_of_other_types() -> None:
+    thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "so"}]}
+    part = UnknownContent(kind="thinking", raw=Raw(msgspec.json.encode(thinking)))
+    items: list[ItemParam] = [USER, message("assistant", part, OutputTextParam(text="said")), USER]
+    body, losses = request_from_hub(Request(model="m", input=items), ChatWire(native_types=True))
+    assert msgspec.json.decode(body)["messages"][1]["content"] == [thinking, {"type": "text", "text": "said"}]
+    assert len(losses) == 0
+    assert sent(items)[0][1]["content"] == "[thinking omitted]\nsaid"
+    plain, _ = request_from_hub(Request(model="m", input=[USER, ANSWER, USER]), ChatWire(native_types=True))
+    assert msgspec.json.decode(plain)["messages"][1]["content"] == "said"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import UNSET, Raw
 from tests.generate.chat_rules import assert_chat_accepts
@@ -159,6 +160,19 @@ def test_tools_that_the_server_runs_itself_are_sent_as_they_are() -> None:
 def test_hosted_and_unknown_tools_are_losses() -> None:
     others: list[ToolParam] = [WebSearchTool(), ToolSearchTool(), UnknownTool(kind="acme:tool", raw=Raw(b"{}"))]
     assert tools(*others) == ([], ["tools[0]", "tools[1]", "tools[2]"])
+
+
+def test_tools_and_choices_of_other_types_are_sent_for_chat_clients() -> None:
+    own = {"type": "acme:tool", "x": None}
+    unknown = UnknownTool(kind="acme:tool", raw=Raw(msgspec.json.encode(own)))
+    wire = ChatWire(native_types=True)
+    choice = UnknownToolChoice(kind="acme:tool", raw=Raw(b'{"type":"acme:tool"}'))
+    body, losses = request_from_hub(
+        Request(input="hi", tools=[SEARCH, unknown, WebSearchTool()], tool_choice=choice), wire
+    )
+    sent_body = msgspec.json.decode(body)
+    assert (sent_body["tools"][1:], len(losses)) == ([own, {"type": "web_search"}], 0)
+    assert sent_body["tool_choice"] == {"type": "acme:tool"}
 
 
 # Out: tool choice.

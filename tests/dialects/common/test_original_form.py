@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
@@ -13,6 +14,7 @@ from antiphon.dialects.common.original_form import keep_original_form, without_r
 from antiphon.errors import InvalidValue
 from antiphon.protocol.losses import Loss, Losses
 
+PNG = b"\x89PNG\r\n\x1a\n"
 USER = {"role": "user", "content": "Hi"}
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
@@ -41,6 +43,7 @@ def sent(body: dict[str, Any], wire: ChatWire = ChatWire()) -> dict[str, Any]:  
             ],
             "tools": [{**TOOL, "function": {**TOOL["function"], "strict": None}}],  # type: ignore[dict-item]
         },
+        {"tools": [{**TOOL, "function": {**TOOL["function"], "description": ""}}]},  # type: ignore[dict-item]
     ],
 )
 def test_request_within_a_dialect_keeps_its_form(members: dict[str, Any]) -> None:
@@ -100,10 +103,21 @@ def test_both_spellings_of_a_name_are_one_member() -> None:
     assert json.loads(keep_original_form(original, translation, gemini.request_to_hub)) == body
 
 
-@pytest.mark.parametrize("original", [b"[]", b'{"model":"m","messages":[{"role":"user","content":"Hi"}]}'])
-def test_body_that_needs_no_merge_is_sent_as_translated(original: bytes) -> None:
+def test_body_that_is_no_object_is_sent_as_translated() -> None:
     translation = b'{"model":"m","messages":[{"role":"user","content":"Hi"}]}'
-    assert keep_original_form(original, translation, chat.request_to_hub) is translation
+    assert keep_original_form(b"[]", translation, chat.request_to_hub) is translation
+
+
+def test_members_keep_the_order_of_the_client() -> None:
+    """E-4: the bytes of a message are the same in every turn, whatever else differs."""
+    original = b'{"messages":[{"content":"Hi","role":"user"}],"model":"m","top_p":null}'
+    for translation in (
+        b'{"model":"m","messages":[{"role":"user","content":"Hi"}],"top_p":null}',
+        b'{"model":"m","messages":[{"role":"user","content":"Hi"}]}',
+        b'{"model":"m","messages":[{"role":"user","content":"Hi"}],"top_p":null,"store":false}',
+    ):
+        sent_body = keep_original_form(original, translation, chat.request_to_hub)
+        assert sent_body.removesuffix(b',"store":false}').removesuffix(b"}") == original.removesuffix(b"}")
 
 
 def test_request_of_another_endpoint_is_sent_as_translated() -> None:
@@ -174,6 +188,118 @@ def test_form_that_a_profile_states_is_kept() -> None:
     assert merge(neutral) == [stated[0], *messages[1:]]
     assert merge(stated) == messages
     assert merge(neutral[:1]) == stated
+
+
+def merge_messages(client: list[Any], stated: list[Any], neutral: list[Any]) -> Any:
+    """The messages for a server whose profile states the form `stated`."""
+    original, translation, body = (
+        json.dumps({"model": "m", "messages": each}).encode() for each in (client, stated, neutral)
+    )
+    return json.loads(keep_original_form(original, translation, chat.request_to_hub, lambda: body))["messages"]
+
+
+def test_profile_changes_only_the_members_that_it_states() -> None:
+    calling = {"role": "assistant", "content": "", "tool_calls": [{**CALL, "unknown": 1}], "name": None}
+    result = {"role": "tool", "tool_call_id": "c1", "content": "ok"}
+    neutral = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+    stated = {**neutral, "reasoning_content": " "}
+    merged = merge_messages([USER, calling, result], [USER, stated, result], [USER, neutral, result])
+    assert merged == [USER, {**calling, "reasoning_content": " "}, result]
+    merged = merge_messages(
+        [USER, {**calling, "reasoning_content": "a"}, result], [USER, neutral, result], [USER, stated]
+    )
+    assert merged == [USER, neutral, result]
+
+
+def test_form_that_a_profile_states_is_kept_in_lists_of_other_lengths() -> None:
+    """The second message is joined to the first one, and the profile states the form of the third one."""
+    contents = [{"role": role, "parts": [{"text": role}], "unknown": 1} for role in ("user", "user", "model", "user")]
+    joined = {"role": "user", "parts": [{"text": "user"}, {"text": "user"}]}
+    neutral = [joined, {"role": "model", "parts": [{"text": "model"}]}, {"role": "user", "parts": [{"text": "user"}]}]
+    stated = [*neutral[:2], {"role": "user", "parts": [{"text": "user"}], "unknown": 2}]
+    original, translation, body = (json.dumps({"contents": each}).encode() for each in (contents, stated, neutral))
+    merged = keep_original_form(original, translation, gemini.request_to_hub, lambda: body, keeps_turns=True)
+    assert json.loads(merged)["contents"] == [*contents[:3], {**contents[3], "unknown": 2}]
+    original = json.dumps({"contents": "user"}).encode()
+    merged = keep_original_form(original, translation, gemini.request_to_hub, lambda: body, keeps_turns=True)
+    assert json.loads(merged)["contents"] == stated
+
+
+def test_texts_in_a_list_of_another_length_are_those_of_the_translation() -> None:
+    original = json.dumps({"model": "m", "messages": [USER], "stop": ["a", "b"]}).encode()
+    translation = json.dumps({"model": "m", "messages": [USER], "stop": ["a"]}).encode()
+    assert keep_original_form(original, translation, chat.request_to_hub) == keep_original_form(
+        translation, translation, chat.request_to_hub
+    )
+
+
+def test_profile_changes_only_the_elements_that_it_states() -> None:
+    part = {"type": "text", "text": "Hi", "unknown": 1}
+    client = {"role": "user", "content": [part, part]}
+    neutral = {"role": "user", "content": [{"type": "text", "text": "Hi"}, {"type": "text", "text": "Hi"}]}
+    stated = {"role": "user", "content": [{"type": "text", "text": "Hi"}, {"type": "text", "text": "Hi."}]}
+    assert merge_messages([client], [stated], [neutral])[0]["content"][0] == part
+    assert merge_messages([client], [stated], [neutral])[0]["content"][1]["text"] == "Hi."
+
+
+def test_form_that_the_client_spells_in_another_way_is_the_clients() -> None:
+    """Here both have the media inside the result; the neutral translation has it beside the result."""
+    blob = {"mime_type": "image/png", "data": "iVBORw0KGgo="}
+    call = {"role": "model", "parts": [{"functionCall": {"id": "c", "name": "f", "args": {}}}]}
+    result = {"id": "c", "name": "f", "response": {"output": "ok"}}
+    client = {"role": "user", "parts": [{"function_response": {**result, "parts": [{"inline_data": blob}]}}]}
+    media = {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}
+    stated = {"role": "user", "parts": [{"functionResponse": {**result, "parts": [media]}}]}
+    neutral = {"role": "user", "parts": [{"functionResponse": result}, media]}
+    original, translation, body = (
+        json.dumps({"contents": [call, each]}).encode() for each in (client, stated, neutral)
+    )
+    merged = json.loads(keep_original_form(original, translation, gemini.request_to_hub, lambda: body))
+    assert merged["contents"] == [call, client]
+
+
+def test_messages_keep_their_form_beside_a_message_that_is_added() -> None:
+    """E-4: images of a result become a message of their own. All other messages are as in the turn before."""
+    text = {"type": "text", "text": "Hi"}
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+    calling = {"role": "assistant", "content": "", "tool_calls": [CALL], "reasoning": "so", "unknown": 1}
+    result = {"role": "tool", "content": [text, image], "tool_call_id": "c1", "unknown": 2}
+    question = {"role": "user", "content": [text], "unknown": 3}
+    body = {"model": "m", "messages": [question, calling, result, question]}
+    first, second, third, added, last = sent(body)["messages"]
+    assert [first, last] == [question, question]
+    assert second == {"role": "assistant", "content": "", "tool_calls": [CALL], "unknown": 1}
+    assert (third["unknown"], third["tool_call_id"]) == (2, "c1")
+    assert added["content"][1] == image
+    assert sent({**body, "messages": body["messages"][:2]})["messages"][:2] == [first, second]
+
+
+def test_consecutive_turns_of_one_role_stay_if_the_server_takes_them() -> None:
+    image = {"inlineData": {"mimeType": "image/png", "data": "iVBORw0KGgo="}}
+    turns = [[{"text": "a"}], [{"text": "b"}], [image, {"text": "c"}]]
+    body = {
+        "contents": [
+            *({"parts": parts, "role": "user"} for parts in turns),
+            {"parts": [{"text": "d"}], "role": "model"},
+            {"parts": [{"text": "e"}], "role": "user"},
+        ]
+    }
+    original = json.dumps(body).encode()
+    translation, _ = gemini.request_from_hub(gemini.request_to_hub(original)[0])
+    kept = keep_original_form(original, translation, gemini.request_to_hub, keeps_turns=True)
+    assert json.loads(kept) == body
+    joined = json.loads(keep_original_form(original, translation, gemini.request_to_hub))
+    assert [content["role"] for content in joined["contents"]] == ["user", "model", "user"]
+
+
+def test_data_keeps_the_alphabet_of_the_client() -> None:
+    """Only short texts are words with two spellings."""
+    data = base64.urlsafe_b64encode(PNG + bytes(range(200, 256)) * 2).decode()
+    body = {"contents": [{"role": "user", "parts": [{"inlineData": {"mimeType": "image/png", "data": data}}]}]}
+    original = json.dumps(body).encode()
+    translation, _ = gemini.request_from_hub(gemini.request_to_hub(original)[0])
+    assert data.encode() not in translation
+    assert json.loads(keep_original_form(original, translation, gemini.request_to_hub)) == body
 
 
 def test_translation_that_only_a_profile_allows_is_kept() -> None:

@@ -88,7 +88,7 @@ class ContentFromHub:
                 return PartOut(type="input_audio", input_audio={"data": audio.data, "format": audio.format})
             case InputVideo():
                 return self._video_part(part, path)
-            case UnknownContent() if part.kind.startswith(PREFIX):
+            case UnknownContent() if self._wire.native_types or part.kind.startswith(PREFIX):
                 return part.raw
             case _:
                 return _text_part(text_or_placeholder(part, path, NO_EQUIVALENT, self._losses))

@@ -42,7 +42,7 @@ from antiphon.dialects.common.plain_history import PlainCalls, plain_history, pl
 from antiphon.dialects.common.tool_errors import mark_failure_in_text
 from antiphon.dialects.common.tool_names import ToolNames, key_of_call
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
-from antiphon.protocol.content import Refusal
+from antiphon.protocol.content import Refusal, UnknownContent
 from antiphon.protocol.items import FunctionCallParam, ItemParam, MessageParam, ReasoningParam
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request, input_items
@@ -169,8 +169,9 @@ class _MessageWriter:
         return self._wire.developer
 
     def add_assistant(self, turn: AssistantTurn, *, wants_reasoning: bool) -> None:
-        text, refusal = self._text_and_refusal(turn.messages)
-        is_silent = not text and not turn.calls
+        parts = self._native_parts(turn.messages) if self._wire.native_types else None
+        text, refusal = self._text_and_refusal(turn.messages) if parts is None else ("", UNSET)
+        is_silent = not text and not parts and not turn.calls
         reasoning, details = (
             self._reasoning_fields(turn.reasoning, is_wanted=wants_reasoning, is_silent=is_silent)
             if turn.reasoning
@@ -183,7 +184,7 @@ class _MessageWriter:
         self._messages.append(
             MessageOut(
                 role="assistant",
-                content=text or EMPTY_CONTENT[self._wire.empty_content],
+                content=parts or text or EMPTY_CONTENT[self._wire.empty_content],
                 tool_calls=[self._tool_call(answered.call.item) for answered in turn.calls] if turn.calls else UNSET,
                 refusal=refusal,
                 reasoning_content=reasoning if self._wire.reasoning_field == "reasoning_content" else UNSET,
@@ -201,6 +202,16 @@ class _MessageWriter:
             return text
         parts = self._content.parts(turn.item.content or "", turn.path, "content", turn.first_part)
         return parts if uses_parts or PARTS_FIELD in (turn.item.extra or {}) else text_or_parts(parts)
+
+    def _native_parts(self, messages: list[PlacedItem[MessageParam]]) -> list[AnyPartOut] | None:
+        """The parts of an assistant turn that has parts of other types than texts and refusals; None if it has none."""
+        if not any(isinstance(part, UnknownContent) for message in messages for part in message.item.content):
+            return None
+        return [
+            part
+            for message in messages
+            for part in self._content.parts(message.item.content, message.path, "content", message.first_part)
+        ]
 
     def _text_and_refusal(self, messages: list[PlacedItem[MessageParam]]) -> tuple[str, str | UnsetType]:
         """The text and the refusal of an assistant turn."""

@@ -25,6 +25,7 @@ from antiphon.dialects.common.offered_tools import ToolsByName, tools_with_paths
 from antiphon.dialects.common.placeholders import type_of
 from antiphon.dialects.common.tool_names import ToolNames, ToolRef
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
+from antiphon.protocol import codec
 from antiphon.protocol.items import AdditionalTools
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request, input_items
@@ -44,7 +45,8 @@ from antiphon.protocol.tools import (
 
 
 def tools_from_hub(request: Request, names: ToolNames, wire: ChatWire, losses: Losses) -> dict[str, ToolOut | Raw]:
-    """Every tool that can be offered, by the name it is sent under. Offered twice, the last one counts."""
+    """Every tool that can be offered, by the name it is sent under. Offered twice, the last one counts. Tools of other
+    types have no name: their key is their path."""
     sent: ToolsByName[ToolOut | Raw] = ToolsByName(losses)
     for path, tool, namespace in tools_with_paths(request, losses, "the API has no namespaces of tools"):
         match tool:
@@ -56,6 +58,9 @@ def tools_from_hub(request: Request, names: ToolNames, wire: ChatWire, losses: L
                 offered = _custom_tool(tool, name, path, wire, losses)
             case UnknownTool() if matches_any(tool.kind, wire.own_tools):
                 sent.add(tool.kind, tool.raw, path)
+                continue
+            case _ if wire.native_types:
+                sent.add(path, Raw(codec.encode(tool)), path)
                 continue
             case _:
                 losses.add(path, f"a tool of type {type_of(tool)!r}", "the API has no equivalent")
@@ -69,11 +74,13 @@ def tools_from_hub(request: Request, names: ToolNames, wire: ChatWire, losses: L
 
 def tool_choice_from_hub(
     choice: ToolChoiceParam, sent: Collection[str], names: ToolNames, wire: ChatWire, losses: Losses
-) -> ToolChoiceValue | ToolOut | UnsetType:
+) -> ToolChoiceValue | ToolOut | Raw | UnsetType:
     """Translate the tool choice. A choice of a tool that is not sent is a loss."""
     match choice:
         case str():
             return _mode_or_unset(choice, sent, wire, losses)
+        case UnknownToolChoice() if wire.native_types:
+            return choice.raw
         case UnknownToolChoice():
             losses.add("tool_choice", f"the tool choice {choice.kind!r}", "the API has no equivalent")
             return UNSET

@@ -118,6 +118,9 @@ class ChatWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     stream_usage: bool = True
     #: The form of cache marks: `prompt_cache_breakpoint` on parts, `cache_control` on texts, or none (E-4).
     cache_marks: Literal["prompt_cache_breakpoint", "cache_control", "none"] = "none"
+    #: Whether parts, tools and tool choices of other types are sent. The gateway sets it for chat clients, which know
+    #: their server; a note replaces parts of other clients.
+    native_types: bool = False
     #: Optional request fields that the server accepts. Others are reported as losses.
     fields: tuple[str, ...] = (
         "temperature",
@@ -241,7 +244,7 @@ class RequestOut(Struct, frozen=True, kw_only=True, gc=False):
     model: str | UnsetType = UNSET
     messages: list[MessageOut]
     tools: list[ToolOut] | Raw | UnsetType = UNSET
-    tool_choice: ToolChoiceValue | ToolOut | UnsetType = UNSET
+    tool_choice: ToolChoiceValue | ToolOut | Raw | UnsetType = UNSET
     parallel_tool_calls: bool | UnsetType = UNSET
     response_format: ResponseFormatOut | UnsetType = UNSET
     max_tokens: int | UnsetType = UNSET

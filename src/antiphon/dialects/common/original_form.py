@@ -27,23 +27,30 @@ ReadBody = Callable[[bytes], tuple[Request, Losses]]
 
 
 def keep_original_form(
-    original: bytes, translation: bytes, read_body: ReadBody, translate_neutrally: Callable[[], bytes] | None = None
+    original: bytes,
+    translation: bytes,
+    read_body: ReadBody,
+    translate_neutrally: Callable[[], bytes] | None = None,
+    *,
+    keeps_turns: bool = False,
 ) -> bytes:
     """The translation of a request, with the client's own value wherever it reads the same.
 
     `translate_neutrally` is the translation for a server without a profile: where it differs, the profile states a
-    form, and the client's is not kept.
+    form, and the client's is not kept. With `keeps_turns` the client's messages stay that the translation joined.
     """
     client_body, server_body = decode_json(original), decode_json(translation)
+    if not isinstance(client_body, dict):
+        return translation
     if not any(name.encode() in translation for name in CACHE_MARKS):
         client_body = _without_cache_marks(client_body)
-    if not isinstance(client_body, dict) or client_body == server_body:
-        return translation
+    if client_body == server_body:
+        return msgspec.json.encode(client_body)  # in the client's order, as in every other turn (E-4)
     if any(name in server_body and name not in client_body for name in CONVERSATION_MEMBERS):
         return translation  # a request of another endpoint, which has another form
     differs = any(client_body.get(name, value) != value for name, value in server_body.items() if type(value) is list)
     neutral_body = _decode_or_empty(translate_neutrally) if translate_neutrally is not None and differs else server_body
-    merger = _Merger(read_body, len(original) + len(translation))
+    merger = _Merger(read_body, len(original) + len(translation), keeps_turns=keeps_turns)
     return msgspec.json.encode(merger.merge_bodies(client_body, server_body, neutral_body))
 
 
@@ -93,10 +100,12 @@ def _value_at(path: str, value: Json) -> Json:
 class _Merger:
     """Merges one request. What it reads to compare values is bounded by the size of the request."""
 
-    def __init__(self, read_body: ReadBody, size: int) -> None:
+    def __init__(self, read_body: ReadBody, size: int, *, keeps_turns: bool) -> None:
         self._read_body = read_body
+        self._keeps_turns = keeps_turns
         self._remaining_bytes = MAX_READ_FACTOR * size + MIN_READ_BYTES
         self._remaining_readings = MAX_READINGS
+        self._neutral_elements: dict[int, Json] = {}  # by the identity of the element of the translation
 
     def merge_bodies(
         self, client_body: dict[str, Json], server_body: dict[str, Json], neutral_body: dict[str, Json]
@@ -104,16 +113,35 @@ class _Merger:
         # Members are read beside the first element of each list, so that the others are not read again and again.
         context = {name: value[:1] if isinstance(value, list) else value for name, value in server_body.items()}
         allowed = {
-            name: _without_stated_forms(client_body[name], value, neutral_body.get(name))
+            name: self._with_stated_forms(client_body[name], value, neutral_body.get(name))
             for name, value in server_body.items()
             if name in client_body and type(value) is list
         }
         return self._merge_members({**client_body, **allowed}, server_body, context, self._read)
 
+    def _with_stated_forms(self, client_value: Json, server_list: list[Json], neutral_value: Json) -> Json:
+        """The client's list, with the forms that the profile states."""
+        if neutral_value == server_list:
+            return client_value
+        if not isinstance(neutral_value, list) or len(neutral_value) != len(server_list):
+            return server_list
+        self._neutral_elements.update(zip(map(id, server_list), neutral_value, strict=True))
+        if not isinstance(client_value, list) or len(client_value) != len(server_list):
+            return client_value
+        return [self._with_stated_form(own, value) for own, value in zip(client_value, server_list, strict=True)]
+
+    def _states_forms(self, client_value: Json, server_value: Json) -> bool:
+        """Whether the profile states forms in a list that the client's list does not have yet."""
+        if not isinstance(server_value, list):
+            return False
+        if isinstance(client_value, list) and len(client_value) == len(server_value):
+            return False
+        return any(self._neutral_elements.get(id(element), element) != element for element in server_value)
+
     def _merge_values(self, client_value: Json, server_value: Json, read: _Read) -> Json:
         if client_value == server_value:
-            return server_value
-        if self._read_same(client_value, server_value, read):
+            return client_value
+        if not self._states_forms(client_value, server_value) and self._read_same(client_value, server_value, read):
             return _with_words_of(server_value, client_value)
         if isinstance(client_value, dict) and isinstance(server_value, dict):
             if "type" in client_value and client_value["type"] != server_value.get("type", client_value["type"]):
@@ -140,7 +168,8 @@ class _Merger:
             # Members that the translation added may be other names of members that it left out.
             context = {name: value for name, value in context.items() if name in client_value}
             merged.update(self._meaningless_members(left_out, context, read))
-        return merged
+        in_order = {name: merged[name] for name in client_value if name in merged}
+        return in_order | merged
 
     def _meaningless_members(
         self, members: dict[str, Json], context: dict[str, Json], read: _Read
@@ -160,13 +189,42 @@ class _Merger:
             return [self._merge_values(client_value, value, read_element) for client_value, value in pairs]
         merged: list[Json] = []
         start = 0
-        for value in server_list:
-            for index in range(start, min(start + MAX_LOOKAHEAD, len(client_list))):
-                if client_list[index] == value or self._read_same(client_list[index], value, read_element):
-                    value, start = client_list[index], index + 1
-                    break
-            merged.append(value)
+        for position, value in enumerate(server_list):
+            first, end = self._find_source(client_list, start, server_list[position:], read)
+            if end == first + 1:
+                own_value = self._with_stated_form(client_list[first], value)
+                merged.append(self._merge_values(own_value, value, read_element))
+            else:
+                merged += client_list[first:end] or [value]
+            start = end
         return merged
+
+    def _find_source(
+        self, client_list: list[Json], start: int, server_list: list[Json], read: _Read
+    ) -> tuple[int, int]:
+        """The start and the end of the client's elements that became the first element of the translation. There are
+        several if the translation joined them, and none if it added the element."""
+        value = server_list[0]
+        most = MAX_LOOKAHEAD if self._keeps_turns else 1
+        for first in range(start, min(start + MAX_LOOKAHEAD, len(client_list))):
+            for end in range(first + 1, min(first + most, len(client_list)) + 1):
+                if not _is_same_role(client_list[end - 1], value):
+                    break
+                if self._reads_as(client_list[first:end], value, read):
+                    return first, end
+        if start == len(client_list) or not _is_same_role(client_list[start], value):
+            return start, start
+        later = server_list[1:MAX_LOOKAHEAD]
+        is_added = any(self._reads_as(client_list[start : start + 1], other, read) for other in later)
+        return (start, start) if is_added else (start, start + 1)
+
+    def _reads_as(self, client_values: list[Json], value: Json, read: _Read) -> bool:
+        own_values = [self._with_stated_form(each, value) for each in client_values]
+        return own_values == [value] or self._read_same(own_values, [value], read)
+
+    def _with_stated_form(self, client_value: Json, server_value: Json) -> Json:
+        neutral_value = self._neutral_elements.get(id(server_value), server_value)
+        return _with_stated_form(client_value, server_value, neutral_value)
 
     def _read_same(self, left: Json, right: Json, read: _Read) -> bool:
         left_meaning = read(left)
@@ -180,23 +238,53 @@ class _Merger:
         if self._remaining_bytes < 0 or self._remaining_readings < 0:
             return None
         try:
-            return meaning_of(self._read_body(encoded_body)[0])
+            return meaning_of(self._read_body(encoded_body)[0], joins_messages=self._keeps_turns)
         except ApiError:
             return None
 
 
-def _without_stated_forms(client_value: Json, server_list: list[Json], neutral_value: Json) -> Json:
-    """The client's list, with the elements of the translation in whose form the profile states."""
-    if neutral_value == server_list:
+def _with_stated_form(client_value: Json, server_value: Json, neutral_value: Json) -> Json:
+    """The client's value, with what differs between the neutral translation and the translation for the profile."""
+    if server_value == neutral_value or _fold_names(client_value) == _fold_names(server_value):
         return client_value
-    lists = (client_value, neutral_value)
-    if not all(isinstance(value, list) and len(value) == len(server_list) for value in lists):
-        return server_list
-    triples = zip(client_value, server_list, neutral_value, strict=True)
-    return [
-        client_element if neutral_element == element else element
-        for client_element, element, neutral_element in triples
-    ]
+    match client_value, server_value, neutral_value:
+        case dict(), dict(), dict():
+            changed = [
+                name
+                for name in {**neutral_value, **server_value}
+                if server_value.get(name, ABSENT) != neutral_value.get(name, ABSENT)
+            ]
+            stated = dict(client_value)
+            for name in changed:
+                stated[name] = _with_stated_form(
+                    client_value.get(name, ABSENT), server_value.get(name, ABSENT), neutral_value.get(name, ABSENT)
+                )
+            return {name: value for name, value in stated.items() if value is not ABSENT}
+        case list(), list(), list() if len(client_value) == len(server_value) == len(neutral_value):
+            triples = zip(client_value, server_value, neutral_value, strict=True)
+            return [_with_stated_form(*triple) for triple in triples]
+        case _:
+            return server_value
+
+
+def _fold_names(value: Json) -> Json:
+    """The value with one spelling of each name."""
+    match value:
+        case dict():
+            return {_fold_name(name): _fold_names(member) for name, member in value.items()}
+        case list():
+            return [_fold_names(member) for member in value]
+        case _:
+            return value
+
+
+def _is_same_role(client_value: Json, server_value: Json) -> bool:
+    """Whether both are objects of one role, so that one may have become the other."""
+    match client_value, server_value:
+        case dict(), dict():
+            return bool(client_value.get("role") == server_value.get("role"))
+        case _:
+            return False
 
 
 def _with_words_of(server_value: Json, client_value: Json) -> Json:
@@ -214,7 +302,7 @@ def _with_words_of(server_value: Json, client_value: Json) -> Json:
         case list(), list() if len(client_value) == len(server_value):
             pairs = zip(server_value, client_value, strict=True)
             return [_with_words_of(server_member, member) for server_member, member in pairs]
-        case str(), str():
+        case str(), str() if len(client_value) <= MAX_WORD:
             return server_value
         case _:
             return client_value
@@ -246,3 +334,4 @@ MAX_READ_FACTOR: Final = 3  # bytes that are read for each byte of a request and
 MIN_READ_BYTES: Final = 64 * 1024
 MAX_READINGS: Final = 400
 MAX_LOOKAHEAD: Final = 8  # client's elements that one element of the translation is compared with
+MAX_WORD: Final = 64  # characters; a longer text, such as an image in base64, is no word with two spellings

@@ -11,15 +11,20 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from antiphon.protocol.base import Shape, Unknown
 from antiphon.protocol.content import InputText, OutputTextParam, Text
+from antiphon.protocol.items import ItemParam, MessageParam
 from antiphon.protocol.request import Request, TextFormat
 from antiphon.protocol.tools import FunctionToolParam
 
 
-def meaning_of(request: Request) -> dict[str, Any]:
-    """The settings, items and tools of a request as plain values."""
+def meaning_of(request: Request, *, joins_messages: bool = False) -> dict[str, Any]:
+    """The settings, items and tools of a request as plain values. With `joins_messages`, consecutive messages of one
+    role mean the same as one message."""
+    if joins_messages and isinstance(request.input, list):
+        request = replace(request, input=_join_messages(request.input))
     members = _members(request)
     members |= {name: msgspec.json.decode(raw) for name, raw in (request.extra or {}).items()}
     members["tools"] = sorted(members.get("tools") or (), key=msgspec.json.encode)
@@ -31,6 +36,22 @@ def meaning_of(request: Request) -> dict[str, Any]:
 
 def _items(input: Any) -> list[Any]:
     return [{"type": "message", "role": "user", "content": input}] if isinstance(input, str) else input or []
+
+
+def _join_messages(items: list[ItemParam]) -> list[ItemParam]:
+    joined: list[ItemParam] = []
+    for item in items:
+        last = joined[-1] if joined else None
+        if isinstance(last, MessageParam) and isinstance(item, MessageParam) and _can_join(last, item):
+            joined[-1] = replace(last, content=[*last.content, *item.content])
+        else:
+            joined.append(item)
+    return joined
+
+
+def _can_join(first: MessageParam, second: MessageParam) -> bool:
+    has_parts = isinstance(first.content, list) and isinstance(second.content, list)
+    return has_parts and replace(first, content="") == replace(second, content="")
 
 
 def _meaning(value: Any) -> Any:
@@ -51,6 +72,7 @@ def _members(value: Shape) -> dict[str, Any]:
     if isinstance(value, FunctionToolParam):
         members["parameters"] = NO_PARAMETERS | (members["parameters"] or {})
         members["strict"] = members["strict"] or False
+        members["description"] = members["description"] or UNSET
         members["defer_loading"] = members["defer_loading"] or False
     meaningful = {
         name: _meaning(member)

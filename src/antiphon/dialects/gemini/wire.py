@@ -61,6 +61,8 @@ class GeminiWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     system: Literal["first", "as_user"] = "as_user"
     #: Whether the last content may be the model's, which the answer then continues. If not, a user text is added.
     ends_with_model: bool = False
+    #: Whether contents of one role may follow each other. If not, those of clients of this dialect are joined too.
+    consecutive_turns: bool = False
     #: Whether calls and results may have ids.
     call_ids: bool = False
     #: Whether media may be sent by URL, as `fileData`; if not, each becomes a text note and a loss.

@@ -65,6 +65,8 @@ class MessagesWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     #: System text after the start: a system message, a marked user text, or moved to the top. With "kept", system
     #: messages of clients of this dialect stay as they are, and those of other clients become a marked user text.
     system: Literal["inline", "kept", "user", "top"] = "kept"
+    #: Whether messages of one role may follow each other. If not, those of clients of this dialect are joined too.
+    consecutive_turns: bool = False
     #: How thinking is requested: adaptive with an effort, by a token budget, or not at all. `models` overrides it for
     #: single models, unless it is "none".
     thinking: Literal["adaptive", "budget", "none"] = "budget"
