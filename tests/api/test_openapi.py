@@ -292,6 +292,8 @@ def test_every_path_documents_every_status() -> None:
         ("/v1/conversations/{id}/items/{item_id}", "get"): {200, 401, 404} | COMMON_ERRORS,
         ("/v1/conversations/{id}/items/{item_id}", "delete"): {200, 401, 404} | COMMON_ERRORS,
         ("/v1/models", "get"): {200, 401} | COMMON_ERRORS,
+        ("/v1/route", "post"): {200, 401, 404, 413, 415, 429} | COMMON_ERRORS,
+        ("/v1/upstreams", "get"): {200, 401} | COMMON_ERRORS,
         ("/v1/usage", "get"): {200, 401, 404} | COMMON_ERRORS,
         ("/health", "get"): {200} | COMMON_ERRORS,
         ("/livez", "get"): {200} | COMMON_ERRORS,

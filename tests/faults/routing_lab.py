@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -178,10 +179,10 @@ def ask_over_http(gateway: Running, client: str, model: str, stream: bool) -> Cl
 
 
 def request_of(client: str, model: str, *, stream: bool) -> tuple[str, dict[str, Any]]:
-    messages = [{"role": "user", "content": "Hi."}]
+    messages = [{"role": "user", "content": new_text()}]
     match client:
         case "responses":
-            return "/v1/responses", {"model": model, "input": "Hi.", "stream": stream}
+            return "/v1/responses", {"model": model, "input": new_text(), "stream": stream}
         case "chat":
             options = {"stream_options": {"include_usage": True}} if stream else {}
             return "/v1/chat/completions", {"model": model, "messages": messages, "stream": stream, **options}
@@ -189,7 +190,7 @@ def request_of(client: str, model: str, *, stream: bool) -> tuple[str, dict[str,
             return "/v1/messages", {"model": model, "messages": messages, "stream": stream, "max_tokens": 100}
         case "gemini":
             action = "streamGenerateContent?alt=sse" if stream else "generateContent"
-            return f"/v1beta/models/{model}:{action}", {"contents": [{"role": "user", "parts": [{"text": "Hi."}]}]}
+            return f"/v1beta/models/{model}:{action}", {"contents": [{"role": "user", "parts": [{"text": new_text()}]}]}
         case _:
             return "/api/chat", {"model": model, "messages": messages, "stream": stream}
 
@@ -228,7 +229,7 @@ def ask_over_websocket(gateway: Running, client: str, model: str, stream: bool) 
     del client, stream
     messages: list[bytes] = []
     with open_websocket(gateway.port, "/v1/responses") as socket:
-        socket.send({"type": "response.create", "model": model, "input": "Hi."})
+        socket.send({"type": "response.create", "model": model, "input": new_text()})
         while not messages or not ENDINGS.search(messages[-1]):
             messages.append(msgspec.json.encode(socket.receive_json()))
     if b'"type":"error"' in messages[0]:
@@ -240,7 +241,7 @@ def ask_over_websocket(gateway: Running, client: str, model: str, stream: bool) 
 def ask_in_background(gateway: Running, client: str, model: str, stream: bool) -> ClientAnswer:
     """Polls the response, or reads its stream."""
     del client
-    created = gateway.post({"model": model, "input": "Hi.", "background": True}).json()
+    created = gateway.post({"model": model, "input": new_text(), "background": True}).json()
     path = f"/v1/responses/{created['id']}"
     until(lambda: gateway.get(path).json()["status"] not in ("queued", "in_progress"))
     if stream:
@@ -261,6 +262,11 @@ def _read_response(response: Response, headers: dict[str, str]) -> ClientAnswer:
     return ClientAnswer(status=response.status, text=text, headers=headers, usage=usage)
 
 
+def new_text() -> str:
+    """A text that begins a new conversation; one that was answered before would stay with its target."""
+    return f"Hi {next(NUMBERS)}."
+
+
 def _initial_response() -> Response:
     return make_initial_response(Request(), id="resp_1", created_at=0)
 
@@ -269,4 +275,5 @@ ASKERS: Final[dict[str, Callable[[Running, str, str, bool], ClientAnswer]]] = {
     "websocket": ask_over_websocket,
     "background": ask_in_background,
 }
+NUMBERS: Final = count()
 ENDINGS: Final = re.compile(rb'"type":"(response\.(completed|failed|incomplete)|error)"')

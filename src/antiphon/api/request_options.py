@@ -12,7 +12,9 @@ from antiphon.dialects.registry import CLIENT_DIALECTS, HUB_DIALECT
 from antiphon.dialects.responses.stream_out import EventStyle, SelectableEventStyle
 from antiphon.errors import ClientFault
 from antiphon.gateway.routes import Upstream, dialect_at_path
+from antiphon.gateway.routing.wishes import RoutingWishes, has_routing_words, take_wishes
 from antiphon.http.asgi import Scope, first_header, header_values
+from antiphon.ops.services import Services
 from antiphon.profiles.client_headers import CLIENT_HEADERS
 
 
@@ -39,6 +41,31 @@ def wants_loss_events(scope: Scope) -> bool:
     """Whether the client requested the extension event that lists losses."""
     extensions = first_header(scope, b"antiphon-extensions").decode("latin-1").lower()
     return "losses" in (word.strip() for word in extensions.split(","))
+
+
+def agent_session(scope: Scope) -> str | None:
+    """The session that an agent names in its headers."""
+    for name in SESSION_HEADERS:
+        value = first_header(scope, name)
+        if value:
+            return value.decode("latin-1")
+    return None
+
+
+def requested_routing(services: Services, body: bytes) -> tuple[bytes, RoutingWishes | None]:
+    """The body without its words about routing, and what they say. They stay in the body if they name no upstream and
+    no model of this gateway: then they are for a router behind it."""
+    if not has_routing_words(body):
+        return body, None
+    rest, wishes = take_wishes(body)
+    if wishes is None:
+        return body, None
+    router = services.router
+    names = (*wishes.order, *wishes.only, *wishes.ignore)
+    is_foreign = not any(map(router.knows_upstream, names)) if names else False
+    if is_foreign or (wishes.models and not any(map(router.find_served, wishes.models))):
+        return body, None
+    return rest, wishes
 
 
 def requested_strictness(scope: Scope) -> bool | None:
@@ -84,4 +111,12 @@ def forwarded_headers(dialect: ClientDialect, scope: Scope, upstream: Upstream) 
     return forwarded
 
 
+#: Headers in which agents name their session: Claude Code, Codex and pi, opencode, OpenRouter clients.
+SESSION_HEADERS: Final = (
+    b"x-claude-code-session-id",
+    b"session_id",
+    b"session-id",
+    b"x-session-affinity",
+    b"x-session-id",
+)
 HEADER_VALUE: Final = re.compile("[A-Za-z0-9._:=, -]{1,2000}")

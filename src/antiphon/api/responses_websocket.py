@@ -13,7 +13,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from antiphon.api.request_options import requested_strictness, requested_style, wants_loss_events
+from antiphon.api.request_options import (
+    agent_session,
+    requested_routing,
+    requested_strictness,
+    requested_style,
+    wants_loss_events,
+)
 from antiphon.dialects import responses
 from antiphon.dialects.responses.stream_out import MESSAGE_END
 from antiphon.errors import ApiError, ClientFault, InvalidJson
@@ -334,6 +340,7 @@ class WebSocketTurn:
             self._trace.record_client_piece(data + MESSAGE_END)
 
     async def _prepare_turn(self, message: bytes) -> PreparedTurn:
+        message, wishes = requested_routing(self._services, message)
         try:
             return await prepare_turn(
                 self._services,
@@ -343,6 +350,8 @@ class WebSocketTurn:
                 self._trace,
                 keeps_history=True,
                 strict=requested_strictness(self._socket.scope),
+                session=agent_session(self._socket.scope),
+                wishes=wishes,
             )
         except InvalidMessage as fault:
             self._previous_id = fault.previous_id

@@ -47,11 +47,13 @@ from antiphon.api.operation import (
     path_parameter,
     schema_ref,
 )
+from antiphon.api.route_endpoints import DIALECT_NAMES, list_upstreams, show_route
 from antiphon.api.stored_responses import delete_response, get_response, list_input_items
 from antiphon.api.turn_endpoints import create_response
 from antiphon.api.usage import DAY_SCHEMA, USAGE_SCHEMA, show_usage
 from antiphon.errors import ApiError
 from antiphon.gateway.model_catalog import ModelList
+from antiphon.gateway.route_plan import RoutePlan, UpstreamList
 from antiphon.http.asgi import JSON
 from antiphon.http.exchange import Exchange
 from antiphon.ops.exposition import CONTENT_TYPE
@@ -247,6 +249,34 @@ OPERATIONS: Final = (
         id="listModels",
         summary="List the available models",
         answer=json_answer("The models.", ModelList),
+    ),
+    Operation(
+        "POST",
+        "/v1/route",
+        show_route,
+        id="explainRoute",
+        summary="Explain the route of a turn",
+        description="The targets of a turn in the order in which they would be asked and why, what each would lose, and"
+        " its health. The body is that of a turn; no upstream is asked.",
+        parameters=(
+            LOSSES,
+            Parameter(
+                "dialect", "query", "The API of the body.", {"enum": list(DIALECT_NAMES), "default": "responses"}
+            ),
+            Parameter("model", "query", "The model, for APIs whose body has none.", {"type": "string"}),
+        ),
+        body=Request,
+        answer=json_answer("The plan.", RoutePlan),
+        errors=COUNT_ERRORS,
+    ),
+    Operation(
+        "GET",
+        "/v1/upstreams",
+        list_upstreams,
+        id="listUpstreams",
+        summary="List the targets that were asked, with their health",
+        description="The state of the targets in the process that answers.",
+        answer=json_answer("The targets.", UpstreamList),
     ),
     Operation(
         "GET",

@@ -125,6 +125,8 @@ COMMANDS: Final = {
     "run": "start an agent, such as Claude Code or Codex, on a gateway",
     "setup": "connect an agent to a gateway permanently",
     "models": "list the models of a running gateway",
+    "upstreams": "show the health of the upstreams of a running gateway",
+    "route": "explain how a running gateway would route a request",
     "config": "check a configuration, or print its schema",
     "trace": "list, show and replay traces of requests",
     "store": "inspect, prune, verify, back up and restore the store",

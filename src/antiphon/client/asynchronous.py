@@ -228,6 +228,12 @@ class AsyncClient:
             self._on_losses(losses)
 
 
+async def request_json(client: AsyncClient, method: str, path: str, body: bytes = b"") -> bytes:
+    """The answer to a request to a path after the base URL, for commands."""
+    sender = client._sender
+    return await sender.send_and_read(method, f"{sender.server.base_url}{path}", body)
+
+
 def with_transport(client: AsyncClient, transport: Transport) -> AsyncClient:
     """Makes a client send its requests over another transport, for tests. It cannot open WebSockets then."""
     client._sender.transport = cast(HttpTransport, transport)

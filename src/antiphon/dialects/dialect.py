@@ -108,6 +108,8 @@ class ServerDialect(Struct, frozen=True, kw_only=True):
     #: Whether servers open compactions that the gateway did not create.
     opens_foreign_compaction: bool = False
     has_websocket: bool = False
+    #: The seconds for which servers usually keep a prompt in their cache after its last use.
+    prompt_cache_seconds: float = 300.0
     #: Fields of answers that no request has.
     response_only_fields: frozenset[str] = frozenset()
     #: Fields of stream events that nothing else has.

@@ -119,6 +119,7 @@ RESPONSES: Final = Dialect(
         accepts_unsealed_reasoning=True,
         opens_foreign_compaction=True,
         has_websocket=True,
+        prompt_cache_seconds=1800.0,
         response_only_fields=frozenset({"output", "error"}),
         event_only_fields=frozenset({"sequence_number"}),
     ),

@@ -6,8 +6,9 @@ bodies, and requests that continue a large history, are prepared in another proc
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 from msgspec import Struct
@@ -28,12 +29,24 @@ from antiphon.gateway.remote_preparation import HostAnswers, prepare_data_remote
 from antiphon.gateway.request_scope import RequestLog
 from antiphon.gateway.routes import Target, Upstream
 from antiphon.gateway.routing.attempts import TurnAttempts
+from antiphon.gateway.routing.choice import ModelRoute, RouteGroup, RouteTarget, make_group
+from antiphon.gateway.routing.facts import RequestFacts
+from antiphon.gateway.routing.stickiness import (
+    Session,
+    cache_seconds,
+    make_session,
+    stored_target,
+    target_with_label,
+)
+from antiphon.gateway.routing.wishes import RoutingWishes, apply_wishes
 from antiphon.gateway.sealing import Seal
 from antiphon.gateway.stored_items import LargeHistory
 from antiphon.gateway.turn import UpstreamTurn
 from antiphon.gateway.turn_data import Directions, TurnData, TurnOutline, prepare_data
 from antiphon.gateway.worker_pool import LARGE_INPUT
+from antiphon.protocol.losses import Loss
 from antiphon.protocol.stamps import Stamps
+from antiphon.store.interface import Store
 from antiphon.trace.writer import Trace
 
 Answer = Callable[..., Awaitable[Any]]
@@ -54,6 +67,8 @@ class PreparedTurn(Struct):
     preparer: TurnPreparer | None = None  # None: no other target can be asked
     pipe: Pipe | None = None  # of the current attempt of a stream
     is_held_back: bool = False  # another target may still answer
+    session: Session | None = None  # None: the model has one target
+    facts: RequestFacts | None = None
 
     async def prepare_next(self) -> None:
         """Prepares the turn for the current attempt."""
@@ -62,6 +77,17 @@ class PreparedTurn(Struct):
         turn, _ = await self.preparer.prepare()
         turn.initial_response, turn.recorder = earlier.initial_response, earlier.recorder
         self.turn = turn
+        self.note_target()
+
+    def note_target(self) -> None:
+        if self.recorder is not None and not self.attempts.route.is_lone:
+            self.recorder.answered_by = self.attempts.current.target.label
+
+    def note_answer(self, services: GatewayContext) -> None:
+        """Remembers where the conversation is answered, so that its next turn finds a warm cache."""
+        if self.session is not None and self.facts is not None:
+            target = self.attempts.current.target
+            services.router.remember_answer(self.session, target, self.facts, self.turn.initial_response.id)
 
     def release(self) -> None:
         """Frees the request, once no other target will be asked."""
@@ -78,11 +104,22 @@ async def prepare_turn(
     keeps_history: bool = False,
     strict: bool | None = None,
     client_headers: ClientHeaders | None = None,
+    session: str | None = None,
+    wishes: RoutingWishes | None = None,
 ) -> PreparedTurn:
     """Prepares the turn of a body. With `keeps_history` the turn is recorded although it is not stored. `strict`
     refuses lossy translation; None means the upstream's setting. `client_headers` gives the headers of the client that
-    an upstream gets."""
-    host = GatewayHost(services, history_source_for, log_entry, trace, keeps_history=keeps_history, strict=strict)
+    an upstream gets; `session` is the session of the client's agent; `wishes` is what it says about routing."""
+    host = GatewayHost(
+        services,
+        history_source_for,
+        log_entry,
+        trace,
+        keeps_history=keeps_history,
+        strict=strict,
+        session_header=session,
+        wishes=wishes,
+    )
     preparer = TurnPreparer(services, body, host, log_entry, trace, client_headers)
     turn, data = await preparer.prepare_first()
     turn.recorder = recorder = _make_recorder(services, host, data)
@@ -90,7 +127,7 @@ async def prepare_turn(
     assert attempts is not None  # it was routed
     log_entry.response_id = turn.initial_response.id
     log_entry.attempts = attempts.records
-    return PreparedTurn(
+    prepared_turn = PreparedTurn(
         turn,
         recorder,
         data.past_turns,
@@ -98,7 +135,11 @@ async def prepare_turn(
         data.is_warm_up,
         attempts,
         None if attempts.is_single else preparer,
+        session=host.session,
+        facts=host.facts,
     )
+    prepared_turn.note_target()
+    return prepared_turn
 
 
 class TurnPreparer:
@@ -115,14 +156,35 @@ class TurnPreparer:
     ) -> None:
         self._services = services
         self._body = body
-        self._host = host
+        self.host = host
         self._log_entry = log_entry
         self._trace = trace
         self._client_headers = client_headers
         self._telemetry_headers: dict[str, str] | None = None  # None: the span of the turn has not begun
 
     async def prepare_first(self) -> tuple[UpstreamTurn, TurnData]:
-        """Prepares the turn for the first target that it can be translated for."""
+        """Prepares the turn for the first target that it can be translated for, or loses least."""
+        prepared = await self._prepare_possible()
+        route = self.host.route
+        if not route.prefers_fewest_losses:
+            return prepared
+        self.host.reorder(groups_by_losses(route, await self.count_losses(route.targets)))
+        return await self._prepare_possible()
+
+    async def count_losses(self, targets: Iterable[RouteTarget]) -> dict[RouteTarget, list[Loss] | ApiError]:
+        """What the translation for each target would lose, or the error that it would be. Nothing is sent."""
+        losses: dict[RouteTarget, list[Loss] | ApiError] = {}
+        for target in islice(targets, MAX_COUNTED_TARGETS):
+            self.host.examined_target = target.target
+            try:
+                losses[target] = list((await _prepare_data(self._services, self._body, self.host))[0].losses)
+            except ClientFault as error:
+                losses[target] = error.without_traceback()
+            finally:
+                self.host.examined_target = None
+        return losses
+
+    async def _prepare_possible(self) -> tuple[UpstreamTurn, TurnData]:
         first_error: ApiError | None = None
         while True:
             try:
@@ -130,16 +192,18 @@ class TurnPreparer:
             except ClientFault as error:
                 failure = error.without_traceback()
             first_error = first_error or failure
-            attempts = self._host.attempts
+            attempts = self.host.attempts
             is_final = attempts is None or failure.code not in TARGET_DEPENDENT_CODES
             if is_final or attempts is None or attempts.skip(failure, self._services.router.clock()) is None:
                 raise first_error.without_traceback()
 
     async def prepare(self) -> tuple[UpstreamTurn, TurnData]:
         """Prepares the turn for the current attempt. Nothing of other attempts remains in it."""
-        services, host, trace = self._services, self._host, self._trace
+        services, host, trace = self._services, self.host, self._trace
         await services.fair_starts.wait(host.owner)
         data, is_remote = await _prepare_data(services, self._body, host)
+        for loss in host.wish_losses:
+            data.losses.add(loss.path, loss.what, loss.why)
         turn = _make_turn(services, host, data, trace)
         if is_remote and data.can_retry:
             turn.remote_retry = partial(_prepare_retry, services, self._body, host)
@@ -159,9 +223,9 @@ class TurnPreparer:
         if self._telemetry_headers is None:
             telemetry = self._services.telemetry
             self._telemetry_headers = {} if telemetry is None else telemetry.start_turn(self._log_entry)
-        attempts = self._host.attempts
+        attempts = self.host.attempts
         assert attempts is not None  # it was routed
-        upstream = self._host.target.upstream
+        upstream = self.host.target.upstream
         client_headers = {} if self._client_headers is None else self._client_headers(upstream)
         return {**upstream.headers_with_key(attempts.current.key), **self._telemetry_headers, **client_headers}
 
@@ -178,8 +242,18 @@ class GatewayHost:
         *,
         keeps_history: bool,
         strict: bool | None,
+        session_header: str | None = None,
+        wishes: RoutingWishes | None = None,
     ) -> None:
-        self.attempts: TurnAttempts | None = None  # set by `direct`, with the next three
+        self.wish_losses: list[Loss] = []  # what the client says about routing that is not offered
+        self._wishes = wishes
+        self.examined_target: Target | None = None  # whose translation is only counted
+        self._session_header = session_header
+        self.attempts: TurnAttempts | None = None  # set by `direct`, with the next six
+        self.route: ModelRoute
+        self.session: Session | None = None  # None: the model has one target
+        self.facts: RequestFacts | None = None
+        self.first_target: RouteTarget | None = None  # that has the conversation in its cache
         self.directions: Directions
         self.target: Target
         self.archive: HistorySource
@@ -199,11 +273,12 @@ class GatewayHost:
         self._log_entry.model = model
         self.archive = replace(self._history_source_for(outline), max_local_bytes=LARGE_INPUT)
         if self.attempts is None:
-            self.attempts = services.router.begin_turn(services.router.find(model))
-        target = self.target = self.attempts.current.target.target
+            await self._begin_turn(model, outline)
+        assert self.attempts is not None
+        target = self.target = self.examined_target or self.attempts.current.target.target
         config = target.upstream.config
         self._log_entry.upstream = target.upstream.name
-        if self._trace is not None:
+        if self._trace is not None and self.examined_target is None:
             self._trace.record_route(
                 target.upstream.name, config.dialect, target.model, config.profile_name, outline.streams
             )
@@ -212,13 +287,61 @@ class GatewayHost:
             model=model,
             upstream=target.upstream.name,
             plan=target.plan_translation(is_stored=outline.is_stored and services.store is not None),
-            strict=config.losses == "strict" if self._strict is None else self._strict,
+            strict=self._is_strict(target),
             maker=target.upstream.reasoning_maker,
             limits=services.input_limits,
             keeps_history=self._keeps_history,
             is_traced=self._trace is not None,
         )
         return self.directions
+
+    async def has_choice(self, model: str | None) -> bool:
+        return self._wishes is not None or self._services.router.has_choice(
+            self._services.routes.model_or_default(model)
+        )
+
+    def _is_strict(self, target: Target) -> bool:
+        if self._wishes is not None and self._wishes.requires_parameters:
+            return True
+        return target.upstream.config.losses == "strict" if self._strict is None else self._strict
+
+    async def _begin_turn(self, model: str | None, outline: TurnOutline) -> None:
+        router = self._services.router
+        route = router.find(model)
+        if self._wishes is not None:
+            route, self.wish_losses = apply_wishes(route, self._wishes, router.find_served)
+        self.route = route
+        facts = self.facts = outline.facts
+        first: RouteTarget | None = None
+        if facts is not None:
+            session = make_session(
+                self.archive.owner, route.name, outline.previous_response_id, facts, self._session_header
+            )
+            if self._wishes is None or not self._wishes.order:
+                first = router.find_sticky(route, session) or await self._find_stored_target(session)
+            self.session, self.first_target = session, first
+        self.attempts = router.begin_turn(route, router.make_order(route, facts, first))
+
+    async def _find_stored_target(self, session: Session) -> RouteTarget | None:
+        """The target that answered the stored conversation before, in this process or in another."""
+        store = self._services.store
+        if store is None:
+            return None
+        id = session.previous_response_id
+        if session.conversation_id is not None:
+            id = await find_newest_response(store, session.owner, session.conversation_id)
+        record = await store.get(session.owner, id) if id else None
+        target = None if record is None else target_with_label(self.route, stored_target(record.head))
+        if record is None or target is None or self.facts is None:
+            return None
+        is_cached = self.stamps.now() < record.created_at + cache_seconds(target, self.facts)
+        return target if is_cached else None
+
+    def reorder(self, groups: Sequence[RouteGroup]) -> None:
+        """Begins the attempts of the turn again, with targets in other groups."""
+        router = self._services.router
+        order = router.make_order(self.route, self.facts, self.first_target, groups)
+        self.attempts = router.begin_turn(self.route, order)
 
     async def history_source(self) -> HistorySource:
         return self.archive
@@ -290,5 +413,33 @@ def _log_refused_reasoning(services: GatewayContext, upstream: str, response_id:
     services.logger.event("reasoning_refused", level="warning", **fields)
 
 
+async def find_newest_response(store: Store, owner: str, conversation_id: str) -> str | None:
+    """The newest response of a conversation, by its newest item."""
+    page = await store.list_entries(owner, conversation_id, after=None, order="desc", limit=1)
+    if page is None or not page.entries:
+        return None
+    numbers = await store.find_items(owner, [page.entries[0].id])
+    turn = await store.get_turn(owner, next(iter(numbers.values()))) if numbers else None
+    return None if turn is None else turn.id
+
+
+def groups_by_losses(route: ModelRoute, losses: Mapping[RouteTarget, list[Loss] | ApiError]) -> tuple[RouteGroup, ...]:
+    """The groups of a route, each divided by the number of losses. A target whose losses were not counted, or that
+    cannot be asked at all, comes last in its group."""
+    groups: list[RouteGroup] = []
+    for group in route.groups:
+        by_count: dict[int, list[RouteTarget]] = {}
+        for target in group.targets:
+            lost = losses.get(target)
+            by_count.setdefault(len(lost) if isinstance(lost, list) else MANY_LOSSES, []).append(target)
+        groups += [
+            make_group(by_count[count], f"{group.reason}, {'most' if count == MANY_LOSSES else count} losses")
+            for count in sorted(by_count)
+        ]
+    return tuple(groups)
+
+
+MAX_COUNTED_TARGETS: Final = 16  # targets of a model whose losses are counted
+MANY_LOSSES: Final = 1_000_000
 #: Errors of a request that another target may not have.
 TARGET_DEPENDENT_CODES: Final = frozenset({"lossy_translation", "unsupported_parameter", "orphan_tool_output"})

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from antiphon.gateway.conversation import JoinedConversation, make_addition
 from antiphon.gateway.ids import GROUP_PREFIX, group_item_id, id_of, with_id
+from antiphon.gateway.routing.stickiness import add_target, without_target
 from antiphon.protocol import codec
 from antiphon.protocol.items import CustomToolCallParam, FunctionCallParam, Item, ItemParam
 from antiphon.protocol.response import Response
@@ -50,6 +51,7 @@ class ResponseRecorder:
         self._stamps = stamps
         self._conversation = conversation
         self._input, self._item_ids = recorded_input
+        self.answered_by = ""  # the target that answered, if there was a choice
 
     async def save(self, response: Response) -> StoredTurn:
         """Stores the response, or raises `StorageUnavailable`. Without a store, the turn is only encoded."""
@@ -76,7 +78,7 @@ class ResponseRecorder:
             previous=response.previous_response_id,
             created_at=response.created_at,
             status=response.status,
-            head=codec.encode(replace(response, output=[])),
+            head=add_target(codec.encode(replace(response, output=[])), self.answered_by),
             input=self._input,
             output=codec.encode(response.output),
         )
@@ -121,7 +123,7 @@ def response_from_record(record: ResponseRecord) -> Response:
     """The response of a record."""
     output: list[Item] = codec.decode_stored(record.output, list[Item])
     # A background response has its head written at its start and end, and its status at every change.
-    return replace(codec.decode_response(record.head), status=record.status, output=output)
+    return replace(without_target(codec.decode_response(record.head)), status=record.status, output=output)
 
 
 def queued_response(record: ResponseRecord) -> Response:

@@ -53,6 +53,10 @@ class RemoteHost:
         self.seal = Seal(lambda: ask("sealing_keys"))
         self._ask = ask
 
+    async def has_choice(self, model: str | None) -> bool:
+        has_choice: bool = self._ask("has_choice", model)
+        return has_choice
+
     async def direct(self, outline: TurnOutline) -> Directions:
         directions: Directions = self._ask("direct", outline)
         return directions
@@ -161,6 +165,8 @@ class HostAnswers:
 
     async def answer(self, name: str, *arguments: Any, **options: Any) -> Any:
         match name:
+            case "has_choice":
+                return await self._host.has_choice(*arguments)
             case "direct":
                 return await self._host.direct(*arguments)
             case "context_size":

@@ -139,6 +139,8 @@ class StreamedTurn:
             self._unwritten = pipe.join((self._unwritten, data))
             raise failure.without_traceback()
         self._attempts.finish(pipe.error, self._services.router.clock())
+        if pipe.error is None:
+            self._prepared_turn.note_answer(self._services)
         await self._end(data)
         return None if pipe.is_cut_off else flow
 
@@ -262,6 +264,7 @@ class WholeTurn:
                 else:
                     attempts.note_first_content(clock())
                     attempts.finish(None, clock())
+                    self._prepared_turn.note_answer(self._services)
                     return response
                 if not await prepare_next_attempt(self._services, self._scope, self._prepared_turn, failure):
                     raise attempts.final_error()

@@ -38,6 +38,7 @@ from antiphon.gateway.preparation import (
 )
 from antiphon.gateway.recording import RecordedInput, input_with_ids
 from antiphon.gateway.restore_reasoning import find_missing_reasoning
+from antiphon.gateway.routing.facts import RequestFacts, facts_of
 from antiphon.gateway.sealing import Seal
 from antiphon.gateway.tool_choice import check_a_tool_is_left, check_tool_choice
 from antiphon.protocol import codec
@@ -56,6 +57,7 @@ class TurnOutline(Struct, frozen=True, kw_only=True):
     previous_response_id: str | None
     has_conversation: bool
     is_warm_up: bool  # `generate: false`
+    facts: RequestFacts | None = None  # if the model has several targets
 
 
 class Directions(Struct, frozen=True, kw_only=True):
@@ -79,6 +81,10 @@ class PreparationHost(Protocol):
 
     @property
     def stamps(self) -> Stamps: ...
+
+    async def has_choice(self, model: str | None) -> bool:
+        """Whether a model has several targets."""
+        ...
 
     async def direct(self, outline: TurnOutline) -> Directions:
         """Routes the request, or raises the client's error."""
@@ -121,6 +127,8 @@ async def prepare_data(body: ClientBody, host: PreparationHost) -> TurnData:
     """Prepares the data of a turn, or raises the client's error. Nothing is sent to the upstream."""
     request, losses = read_client_body(body)
     outline = outline_of(request)
+    if await host.has_choice(outline.model):
+        outline = replace(outline, facts=facts_of(request))
     directions = await host.direct(outline)
     plan = directions.plan
     check_input(request, directions.limits, CLIENT_DIALECTS[body.dialect].input_field)

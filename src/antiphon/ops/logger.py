@@ -184,6 +184,8 @@ def _pretty_request(log_entry: RequestLog) -> str:
         parts.append(f"{model} → {_clean(log_entry.upstream, MAX_NAME_LENGTH)}" if log_entry.upstream else model)
     if log_entry.input_tokens is not None or log_entry.output_tokens is not None:
         parts.append(f"{log_entry.input_tokens or 0} tokens in, {log_entry.output_tokens or 0} out")
+    if len(log_entry.attempts) > 1:
+        parts.append(f"{len(log_entry.attempts)} attempts")
     if log_entry.losses:
         parts.append("1 loss" if log_entry.losses == 1 else f"{log_entry.losses} losses")
     if log_entry.error is not None:
@@ -217,6 +219,8 @@ def _json_request(log_entry: RequestLog, level: Level) -> str:
         line += f',"input_tokens":{log_entry.input_tokens}'
     if log_entry.output_tokens is not None:
         line += f',"output_tokens":{log_entry.output_tokens}'
+    if len(log_entry.attempts) > 1:
+        line += f',"attempts":{len(log_entry.attempts)}'
     line += f',"losses":{log_entry.losses}'
     if log_entry.error is not None:
         line += f',"error":{_quote_name(log_entry.error)}'

@@ -50,6 +50,8 @@ class Metrics:
         self._counts_by_labels: dict[tuple[str, ...], _RequestCount] = {}
         self._sums: dict[tuple[str, str, str], _EndpointSums] = {}
         self._errors: dict[tuple[str, str], int] = {}
+        self._attempts: dict[tuple[str, str], int] = {}  # by upstream and outcome
+        self._upstream_gauges: list[tuple[str, str, Callable[[], dict[str, float]]]] = []
         self._store: dict[str, _StoreCalls] = {}
         self._gauges: list[tuple[str, str, Callable[[], float]]] = []
         self._shared = shared
@@ -68,6 +70,10 @@ class Metrics:
     def add_gauge(self, name: str, help: str, read: Callable[[], float]) -> None:
         """Adds a gauge. `read` returns its current value; it is called for each scrape and must be quick."""
         self._gauges.append((name, help, read))
+
+    def add_upstream_gauge(self, name: str, help: str, read: Callable[[], dict[str, float]]) -> None:
+        """Adds a gauge with a value for each upstream."""
+        self._upstream_gauges.append((name, help, read))
 
     def count_request(self, log_entry: RequestLog) -> None:
         """Counts a request that has ended."""
@@ -97,6 +103,9 @@ class Metrics:
             sums.reasoning_tokens += log_entry.reasoning_tokens
         sums.losses += log_entry.losses
         sums.client_disconnects += log_entry.client_disconnected
+        for attempt in log_entry.attempts:
+            attempt_labels = (attempt.upstream, attempt.outcome)
+            self._attempts[attempt_labels] = self._attempts.get(attempt_labels, 0) + 1
         if log_entry.error is not None:
             labels = (_limit_label(log_entry.error, self._codes, MAX_CODES), log_entry.upstream or "")
             self._errors[labels] = self._errors.get(labels, 0) + 1
@@ -210,6 +219,17 @@ class Metrics:
             Family(*STORE_FAILURES, {f'{{operation="{name}"}}': calls.failures for name, calls in store}),
             Family(
                 *STORE_DURATION, {k: v for n, c in store for k, v in c.duration.samples(f'operation="{n}"').items()}
+            ),
+            Family(
+                *ATTEMPTS,
+                {
+                    f"{{{_label_text(('upstream', 'outcome'), labels)}}}": count
+                    for labels, count in self._attempts.items()
+                },
+            ),
+            *(
+                Family(name, "gauge", help, {f"{{{format_labels({'upstream': key})}}}": v for key, v in read().items()})
+                for name, help, read in self._upstream_gauges
             ),
             *(Family(name, "gauge", help, {"": read()}) for name, help, read in self._gauges),
             *_process_families(),
@@ -384,6 +404,11 @@ DISCONNECTS: Final = (
     "antiphon_client_disconnects_total",
     "counter",
     "Clients that disconnected before the end of their answer.",
+)
+ATTEMPTS: Final = (
+    "antiphon_attempts_total",
+    "counter",
+    "Attempts to get an answer from an upstream: answered, or the kind of their failure.",
 )
 ERRORS: Final = ("antiphon_errors_total", "counter", "Errors sent to clients, in a stream or instead of an answer.")
 STORE_FAILURES: Final = ("antiphon_store_failures_total", "counter", "Store operations that failed.")

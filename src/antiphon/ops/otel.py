@@ -172,9 +172,13 @@ class OtelTelemetry:
             "antiphon.request.id": log_entry.request_id,
             "antiphon.upstream": log_entry.upstream,
             "antiphon.losses": log_entry.losses,
+            "antiphon.attempts": len(log_entry.attempts) or None,
             "error.type": log_entry.error,
         }
         span.set_attributes({name: value for name, value in attributes.items() if value is not None})
+        for attempt in log_entry.attempts[:-1]:
+            fields = {"antiphon.upstream": attempt.upstream, "antiphon.outcome": attempt.outcome}
+            span.add_event("antiphon.attempt_failed", {**fields, "error.type": attempt.error or ""})
         if log_entry.error is not None:
             span.set_status(Status(StatusCode.ERROR))
 

@@ -25,6 +25,7 @@ from antiphon.gateway.sealing import Seal, find_sealing_keys
 from antiphon.gateway.worker_pool import WorkerPool
 from antiphon.ops.exposition import SharedMetrics
 from antiphon.ops.file_descriptors import watch_descriptors
+from antiphon.ops.health_checks import run_health_checks
 from antiphon.ops.logger import Logger
 from antiphon.ops.maintenance import MaintenanceTasks
 from antiphon.ops.metrics import Metrics, timed_store
@@ -139,6 +140,9 @@ class Services:
         tasks = self._maintenance_tasks = MaintenanceTasks(self.logger)
         tasks.start("garbage collection", self._collect_garbage)
         tasks.start("file descriptors", partial(watch_descriptors, self.logger))
+        if self.config.health.check_interval is not None:
+            check = partial(run_health_checks, self.router, self.routes, self.transport)
+            tasks.start("health checks", partial(check, self.config.health.check_interval))
         store = await self._open_store(self.config.store, self._environ)
         if store is not None:
             self.store = timed_store(store, self.metrics)
@@ -221,6 +225,9 @@ class Services:
             "antiphon_background_waiting",
             "Queued background responses of all processes, at the last poll.",
             self._count_waiting,
+        )
+        self.metrics.add_upstream_gauge(
+            "antiphon_resting_targets", "Targets of an upstream that rest after failures.", self.router.resting_counts
         )
         if isinstance(transport, HttpTransport):
             add_gauge(

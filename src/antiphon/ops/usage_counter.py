@@ -42,18 +42,11 @@ class UsageCounter:
         runner."""
         if log_entry.model is None or log_entry.is_deferred:
             return
-        key = (
-            int(log_entry.time) // DAY,
-            log_entry.owner or "",
-            self._model_label(log_entry),
-            log_entry.upstream or "",
-        )
-        counts = self._counts.get(key)
+        counts = self._counts_of(log_entry, log_entry.upstream or "")
         if counts is None:
-            if len(self._counts) >= MAX_KEYS:
-                self.dropped_requests += 1
-                return
-            counts = self._counts[key] = [0] * len(COUNTER_NAMES)
+            self.dropped_requests += 1
+            return
+        self._count_failed_attempts(log_entry)
         counts[0] += 1
         counts[1] += log_entry.error is not None
         if log_entry.input_tokens is not None:
@@ -62,6 +55,22 @@ class UsageCounter:
             counts[4] += log_entry.output_tokens or 0
             counts[5] += log_entry.reasoning_tokens
         counts[6] += log_entry.losses
+
+    def _count_failed_attempts(self, log_entry: RequestLog) -> None:
+        """Counts the tokens of attempts that failed after their servers had reported some. They are no requests."""
+        for attempt in log_entry.attempts:
+            counts = self._counts_of(log_entry, attempt.upstream) if attempt.input_tokens else None
+            if counts is not None:
+                counts[2] += attempt.input_tokens
+                counts[4] += attempt.output_tokens
+
+    def _counts_of(self, log_entry: RequestLog, upstream: str) -> list[int] | None:
+        """The counts of a key; None if there are too many keys."""
+        key = (int(log_entry.time) // DAY, log_entry.owner or "", self._model_label(log_entry), upstream)
+        counts = self._counts.get(key)
+        if counts is None and len(self._counts) < MAX_KEYS:
+            counts = self._counts[key] = [0] * len(COUNTER_NAMES)
+        return counts
 
     async def run(self, interval: float = WRITE_INTERVAL) -> None:
         """Writes periodically until it is cancelled."""

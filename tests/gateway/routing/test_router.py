@@ -9,7 +9,9 @@ from antiphon.config import Config, RetryConfig, UpstreamConfig
 from antiphon.errors import ClientFault
 from antiphon.gateway.routes import Routes
 from antiphon.gateway.routing import router as module
+from antiphon.gateway.routing.facts import RequestFacts
 from antiphon.gateway.routing.router import NO_RETRY, Router
+from antiphon.gateway.routing.stickiness import Session
 
 
 def upstream(name: str, *models: str, **settings: object) -> UpstreamConfig:
@@ -66,3 +68,32 @@ def test_routes_and_states_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert router.find("x") is router.find("x")
     assert router.find("z") is not router.find("z")
     assert list(router.states) == [("a", "x")]
+
+
+def test_router_knows_its_upstreams_and_models() -> None:
+    router = router_of(upstream("Lab", "m"), upstream("b", "m"))
+    assert router.knows_upstream("lab")
+    assert not router.knows_upstream("x")
+    assert router.find_served("m") is router.find("m")
+    assert router.find_served("x") is None
+    assert [router.has_choice(model) for model in ("m", "x", None)] == [True, False, False]
+
+
+def test_resting_targets_are_counted_by_upstream() -> None:
+    router = router_of(upstream("a", "m", "n"), upstream("b", "m"))
+    router.find("m").targets[0].state.rest(10.0, router.clock())
+    router.find("n")
+    assert router.resting_counts() == {"a": 1.0, "b": 0.0}
+
+
+def test_conversation_returns_to_the_target_that_answered() -> None:
+    router = router_of(upstream("a", "m"), upstream("b", "m"))
+    route, facts = router.find("m"), RequestFacts(opening="o")
+    session = Session(owner="alice", model="m", opening="o")
+    assert router.find_sticky(route, session) is None
+    router.remember_answer(session, route.targets[1], facts, "resp_1")
+    assert router.find_sticky(route, session) is route.targets[1]
+    next_turn = Session(owner="alice", model="m", previous_response_id="resp_1")
+    assert router.find_sticky(route, next_turn) is route.targets[1]
+    order = router.make_order(route, facts, route.targets[1])
+    assert router.begin_turn(route, order).current.target is route.targets[1]

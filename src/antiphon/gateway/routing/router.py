@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from antiphon.config import Config, RetryConfig, TargetConfig
+from antiphon.errors import ClientFault
 from antiphon.gateway.routes import Routes, Target
 from antiphon.gateway.routing.attempts import TurnAttempts
-from antiphon.gateway.routing.choice import ModelRoute, Random, RouteTarget, TargetOrder, groups_by_priority
+from antiphon.gateway.routing.choice import (
+    ModelRoute,
+    Random,
+    RouteGroup,
+    RouteTarget,
+    TargetOrder,
+    groups_by_priority,
+)
+from antiphon.gateway.routing.facts import RequestFacts, find_obstacle
 from antiphon.gateway.routing.health import TargetState
+from antiphon.gateway.routing.stickiness import Session, StickyTargets, cache_seconds, target_with_label
 
 
 class Router:
@@ -30,21 +40,73 @@ class Router:
         self._random = random
         self._by_name: dict[str, ModelRoute] = {}
         self._states: dict[tuple[str, str], TargetState] = {}
+        self._sticky_targets = StickyTargets()
+        self._upstream_names = frozenset(upstream.name.lower() for upstream in config.upstreams)
 
     def find(self, model: object) -> ModelRoute:
         """The route of a client-side model name."""
         route = self._by_name.get(model) if type(model) is str else None
         return route or self._make_route(model)
 
-    def begin_turn(self, route: ModelRoute) -> TurnAttempts:
+    def has_choice(self, model: str | None) -> bool:
+        """Whether a model has several targets."""
+        route = None if model is None else self.find_served(model)
+        return route is not None and not route.is_lone  # routing raises the error of a model that is not served
+
+    def find_served(self, model: str) -> ModelRoute | None:
+        """The route of a model; None if it is not served."""
+        try:
+            return self.find(model)
+        except ClientFault:
+            return None
+
+    def knows_upstream(self, name: str) -> bool:
+        """Whether an upstream has this name, in upper or lower case."""
+        return name.lower() in self._upstream_names
+
+    def find_sticky(self, route: ModelRoute, session: Session) -> RouteTarget | None:
+        """The target that answered the conversation before, as far as this process knows."""
+        return target_with_label(route, self._sticky_targets.find(session.key, self.clock()))
+
+    def remember_answer(self, session: Session, target: RouteTarget, facts: RequestFacts, response_id: str) -> None:
+        """Remembers which target answered, for the next turn of the conversation."""
+        seconds, now = cache_seconds(target, facts), self.clock()
+        for key in (session.key, session.response_key(response_id)):
+            self._sticky_targets.remember(key, target.label, seconds, now)
+
+    def make_order(
+        self,
+        route: ModelRoute,
+        facts: RequestFacts | None = None,
+        first: RouteTarget | None = None,
+        groups: Sequence[RouteGroup] | None = None,
+    ) -> TargetOrder:
+        """The order of the targets of a turn."""
+        cannot_carry = None if facts is None else lambda target: find_obstacle(target.target, facts)
+        return TargetOrder(
+            route.groups if groups is None else groups,
+            route.strategy,
+            self._random,
+            first=first,
+            cannot_carry=cannot_carry,
+        )
+
+    def begin_turn(self, route: ModelRoute, order: TargetOrder | None = None) -> TurnAttempts:
         """The attempts of a turn."""
-        order = TargetOrder(route.groups, route.strategy, self._random)
-        return TurnAttempts(route, order, self.clock(), self._random)
+        return TurnAttempts(route, order or self.make_order(route), self.clock(), self._random)
 
     @property
     def states(self) -> dict[tuple[str, str], TargetState]:
         """The state of every target that was used, by the names of its upstream and of its model there."""
         return self._states
+
+    def resting_counts(self) -> dict[str, float]:
+        """The number of resting targets of each upstream that was asked."""
+        counts: dict[str, float] = {}
+        now = self.clock()
+        for (upstream, _), state in self._states.items():
+            counts[upstream] = counts.get(upstream, 0.0) + state.is_resting(now)
+        return counts
 
     def _make_route(self, model: object) -> ModelRoute:
         self._routes.find(model)  # raises if there is none

@@ -1,0 +1,105 @@
+"""The facts of a request that decide which targets can serve it, and where its prompt may be cached. Pure."""
+
+from __future__ import annotations
+
+import re
+from hashlib import blake2b
+from typing import Final
+
+from msgspec import Struct
+
+from antiphon.dialects.common.envelope import client_maker, unseal_reasoning
+from antiphon.dialects.common.token_estimate import estimate_request
+from antiphon.errors import ClientFault
+from antiphon.gateway.routes import Target
+from antiphon.protocol import codec
+from antiphon.protocol.content import InputImageParam
+from antiphon.protocol.items import ItemParam, ReasoningParam
+from antiphon.protocol.request import JsonSchemaFormatParam, Request, conversation_id_of, input_items
+
+
+class RequestFacts(Struct, frozen=True, kw_only=True):
+    """What a request needs, and what identifies its conversation."""
+
+    has_images: bool = False
+    has_tools: bool = False
+    has_schema: bool = False  # for the output
+    maker: str | None = None  # of the newest sealed reasoning in the history
+    tokens: int = 0  # an estimate
+    opening: str = ""  # a hash of the beginning of the conversation
+    prompt_cache_key: str | None = None
+    conversation_id: str | None = None
+    cache_seconds: float | None = None  # for which the client wants its prompt to be cached
+
+
+def facts_of(request: Request) -> RequestFacts:
+    """The facts of a request, without the history that it refers to."""
+    items = input_items(request)
+    return RequestFacts(
+        has_images=any(map(_has_image, items)),
+        has_tools=bool(request.tools),
+        has_schema=isinstance(getattr(request.text, "format", None), JsonSchemaFormatParam),
+        maker=next(filter(None, map(_maker_of, reversed(items))), None),
+        tokens=estimate_request(request),
+        opening=_hash_opening(request, items),
+        prompt_cache_key=request.prompt_cache_key or None,
+        conversation_id=_conversation_id(request),
+        cache_seconds=_cache_seconds(request),
+    )
+
+
+def find_obstacle(target: Target, facts: RequestFacts) -> str:
+    """Why a target cannot carry all of a request; empty if it can."""
+    profile = target.upstream.profile
+    wire = profile.wire
+    context_size = target.upstream.config.context_size(target.model)
+    if facts.maker is not None and facts.maker not in (wire.maker, client_maker(profile.dialect)):
+        return "it cannot open the sealed reasoning of the conversation"
+    if facts.has_images and not profile.accepts_images:
+        return "it accepts no images"
+    if facts.has_tools and not getattr(wire, "free_tools", True):
+        return "it accepts no tools"
+    if facts.has_schema and getattr(wire, "json_output", "") == "none":
+        return "it has no structured output"
+    if context_size is not None and facts.tokens > context_size:
+        return f"the request has about {facts.tokens} tokens, and its context {context_size}"
+    return ""
+
+
+def _has_image(item: ItemParam) -> bool:
+    parts = getattr(item, "content", None) or getattr(item, "output", None)
+    return isinstance(parts, list) and any(isinstance(part, InputImageParam) for part in parts)
+
+
+def _maker_of(item: ItemParam) -> str | None:
+    if not isinstance(item, ReasoningParam):
+        return None
+    envelope = unseal_reasoning(item.encrypted_content)
+    return None if envelope is None else envelope.maker
+
+
+def _hash_opening(request: Request, items: list[ItemParam]) -> str:
+    digest = blake2b(digest_size=16)
+    digest.update((request.instructions or "").encode("utf-8", "surrogatepass"))
+    digest.update(codec.encode(items[:OPENING_ITEMS]))
+    return digest.hexdigest()
+
+
+def _conversation_id(request: Request) -> str | None:
+    try:
+        return conversation_id_of(request)
+    except ClientFault:
+        return None  # the preparation raises it
+
+
+def _cache_seconds(request: Request) -> float | None:
+    lifetime = (request.prompt_cache_options.ttl if request.prompt_cache_options else None) or (
+        request.prompt_cache_retention or ""
+    )
+    form = LIFETIME.fullmatch(lifetime or "")
+    return None if form is None else int(form[1]) * SECONDS_OF_UNIT[form[2]]
+
+
+OPENING_ITEMS: Final = 2
+LIFETIME: Final = re.compile(r"([0-9]{1,4})([smh])")
+SECONDS_OF_UNIT: Final[dict[str, float]] = {"s": 1.0, "m": 60.0, "h": 3600.0}

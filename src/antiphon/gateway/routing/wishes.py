@@ -1,0 +1,189 @@
+"""What callers say about routing, in the words of OpenRouter, Vercel and LiteLLM, and how it changes a route. Pure.
+
+A caller chooses within what the configuration offers. What is not offered is a loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from antiphon.config.routing import Strategy
+from antiphon.gateway.routing.choice import ModelRoute, RouteGroup, RouteTarget, make_group
+from antiphon.protocol.codec import decode_json
+from antiphon.protocol.losses import Loss
+
+
+class RoutingWishes(Struct, frozen=True, kw_only=True):
+    """What a caller says about routing. `losses` are the words that mean nothing here."""
+
+    models: tuple[str, ...] = ()  # asked after the model itself
+    order: tuple[str, ...] = ()  # names of upstreams
+    only: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    allows_fallbacks: bool = True
+    requires_parameters: bool = False
+    sort: str | None = None
+    retries: int | None = None
+    losses: tuple[Loss, ...] = ()
+
+
+def has_routing_words(body: bytes) -> bool:
+    """Whether a body may say something about routing. Quick."""
+    return any(word in body for word in WORDS)
+
+
+def take_wishes(body: bytes) -> tuple[bytes, RoutingWishes | None]:
+    """The body without its words about routing, and what they say. None if it has none, or is not an object: the
+    dialect reports that."""
+    try:
+        members = decode_json(body, type=dict[str, Raw])
+    except (msgspec.DecodeError, ValueError):
+        return body, None
+    words: dict[str, Any] = {
+        name: msgspec.json.decode(members[name]) for name in MEMBERS if name in members and _is_routing(name, members)
+    }
+    if not words:
+        return body, None
+    rest = {name: raw for name, raw in members.items() if name not in words}
+    gateway_options = _take_gateway_options(words, rest)
+    return msgspec.json.encode(rest), _read_words(words, gateway_options)
+
+
+def apply_wishes(
+    route: ModelRoute, wishes: RoutingWishes, find_route: Callable[[str], ModelRoute | None]
+) -> tuple[ModelRoute, list[Loss]]:
+    """The route that a caller wants, within what `route` and the routes of other models offer, and what is not
+    offered."""
+    losses = list(wishes.losses)
+    groups = list(route.groups)
+    for index, model in enumerate(wishes.models):
+        other = find_route(model)
+        if other is None:
+            losses.append(Loss(f"models[{index}]", f"the model {model[:100]!r}", "no upstream serves it"))
+        elif other.name != route.name:
+            groups += other.groups
+    offered = {target.target.upstream.name.lower() for group in groups for target in group.targets}
+    for field in ("order", "only", "ignore"):
+        for name in getattr(wishes, field):
+            if name.lower() not in offered:
+                losses.append(Loss(f"provider.{field}", f"the provider {name[:100]!r}", "the model has no such target"))
+    groups = _filter_groups(groups, wishes, offered)
+    groups = _order_groups(groups, wishes, offered)
+    strategy = SORTS.get(wishes.sort or "", route.strategy)
+    if wishes.sort and wishes.sort not in SORTS:
+        losses.append(Loss("provider.sort", f"sorting by {wishes.sort[:50]!r}", "the gateway does not know it"))
+    rounds = route.retry.rounds if wishes.retries is None else min(wishes.retries + 1, route.retry.rounds)
+    if not wishes.allows_fallbacks:
+        rounds = 1
+    retry = replace(route.retry, rounds=rounds)
+    return replace(route, groups=tuple(groups), strategy=strategy, retry=retry), losses
+
+
+def _filter_groups(groups: list[RouteGroup], wishes: RoutingWishes, offered: set[str]) -> list[RouteGroup]:
+    only = {name.lower() for name in wishes.only} & offered
+    ignored = {name.lower() for name in wishes.ignore}
+
+    def is_allowed(target: RouteTarget) -> bool:
+        name = target.target.upstream.name.lower()
+        return (not only or name in only) and name not in ignored
+
+    allowed = [make_group(filter(is_allowed, group.targets), group.reason) for group in groups]
+    return [group for group in allowed if group.targets] or groups  # a route has a target
+
+
+def _order_groups(groups: list[RouteGroup], wishes: RoutingWishes, offered: set[str]) -> list[RouteGroup]:
+    ordered: list[RouteGroup] = []
+    for name in dict.fromkeys(name.lower() for name in wishes.order if name.lower() in offered):
+        named = [target for group in groups for target in group.targets if target.target.upstream.name.lower() == name]
+        if named:
+            ordered.append(make_group(named, "in the order of the caller"))
+    if not wishes.allows_fallbacks:
+        return ordered or groups[:1]
+    taken = {target for group in ordered for target in group.targets}
+    rest = [make_group([each for each in group.targets if each not in taken], group.reason) for group in groups]
+    return ordered + [group for group in rest if group.targets]
+
+
+def _is_routing(name: str, members: dict[str, Raw]) -> bool:
+    """Whether a member has the form of a word about routing; others of the same name stay in the body."""
+    value = msgspec.json.decode(members[name])
+    match name:
+        case "models" | "fallbacks":
+            return isinstance(value, list)
+        case "num_retries":
+            return isinstance(value, int) and not isinstance(value, bool)
+        case "provider":
+            return isinstance(value, dict)
+        case _:
+            return isinstance(value, dict) and isinstance(value.get("gateway"), dict)
+
+
+def _take_gateway_options(words: dict[str, Any], rest: dict[str, Raw]) -> dict[str, Any]:
+    """Vercel's options of the gateway; options of other providers stay in the body."""
+    options = words.get("providerOptions")
+    if options is None:
+        return {}
+    others = {name: value for name, value in options.items() if name != "gateway"}
+    if others:
+        rest["providerOptions"] = Raw(msgspec.json.encode(others))
+    gateway_options: dict[str, Any] = options["gateway"]
+    return gateway_options
+
+
+def _read_words(words: dict[str, Any], gateway_options: dict[str, Any]) -> RoutingWishes:
+    provider = words.get("provider", {})
+    losses = [
+        Loss(f"{path}.{name}", f"the option {name!r}", "the gateway does not route by it")
+        for path, options, handled in (
+            ("provider", provider, PROVIDER_OPTIONS),
+            ("providerOptions.gateway", gateway_options, GATEWAY_OPTIONS),
+        )
+        for name, value in options.items()
+        if name not in handled and value is not None
+    ]
+    retries = words.get("num_retries")
+    return RoutingWishes(
+        models=_names([*words.get("models", []), *_list(gateway_options.get("models")), *words.get("fallbacks", [])]),
+        order=_names([*_list(provider.get("order")), *_list(gateway_options.get("order"))]),
+        only=_names([*_list(provider.get("only")), *_list(gateway_options.get("only"))]),
+        ignore=_names(_list(provider.get("ignore"))),
+        allows_fallbacks=provider.get("allow_fallbacks") is not False,
+        requires_parameters=provider.get("require_parameters") is True,
+        sort=_sort(provider.get("sort")) or _sort(gateway_options.get("sort")),
+        retries=None if retries is None else max(0, retries),
+        losses=tuple(losses),
+    )
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _names(values: Iterable[Any]) -> tuple[str, ...]:
+    """Names, also in objects such as `{"model": "x"}`, at most `MAX_NAMES`."""
+    names = [value.get("model") if isinstance(value, dict) else value for value in values]
+    return tuple(name for name in names if isinstance(name, str) and name)[:MAX_NAMES]
+
+
+def _sort(value: Any) -> str | None:
+    value = value.get("by") if isinstance(value, dict) else value
+    return value if isinstance(value, str) and value else None
+
+
+WORDS: Final = (b'"provider"', b'"providerOptions"', b'"models"', b'"fallbacks"', b'"num_retries"')
+MEMBERS: Final = ("provider", "providerOptions", "models", "fallbacks", "num_retries")
+PROVIDER_OPTIONS: Final = frozenset({"order", "only", "ignore", "allow_fallbacks", "require_parameters", "sort"})
+GATEWAY_OPTIONS: Final = frozenset({"order", "only", "models", "sort"})
+#: How callers sort targets, and the strategy that is meant.
+SORTS: Final[dict[str, Strategy]] = {
+    "latency": "fastest",
+    "throughput": "fastest",
+    "ttft": "fastest",
+    "tps": "fastest",
+}
+MAX_NAMES: Final = 20

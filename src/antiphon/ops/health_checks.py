@@ -1,0 +1,48 @@
+"""Checks resting targets actively: an upstream that lists its models is up again, and its targets rest no more."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from msgspec.structs import replace
+
+from antiphon.errors import ApiError
+from antiphon.gateway.routes import Routes, Upstream
+from antiphon.gateway.routing.router import Router
+from antiphon.upstream.body import read_partial_body
+from antiphon.upstream.transport import Transport
+
+
+async def run_health_checks(router: Router, routes: Routes, transport: Transport, interval: float) -> None:
+    """Checks periodically until it is cancelled."""
+    while True:
+        await asyncio.sleep(interval)
+        await check_resting_targets(router, routes, transport)
+
+
+async def check_resting_targets(router: Router, routes: Routes, transport: Transport) -> None:
+    """Wakes the resting targets of upstreams that answer. Each upstream is asked once."""
+    now = router.clock()
+    names = {name for (name, _), state in router.states.items() if state.is_resting(now)}
+    upstreams = [routes.upstream(name) for name in sorted(names)]
+    answers = await asyncio.gather(*(_is_up(upstream, transport) for upstream in upstreams))
+    for upstream, is_up in zip(upstreams, answers, strict=True):
+        for (name, _), state in router.states.items():
+            if is_up and name == upstream.name:
+                state.wake()
+
+
+async def _is_up(upstream: Upstream, transport: Transport) -> bool:
+    timeouts = replace(upstream.timeouts, first_byte=CHECK_TIMEOUT, total=CHECK_TIMEOUT)
+    url = upstream.base_url + upstream.server_dialect.models_path
+    try:
+        answer = await transport.send("GET", url, upstream.headers, b"", timeouts)
+        _, fault = await read_partial_body(answer, MAX_LIST_BYTES)
+    except ApiError:
+        return False
+    return fault is None and answer.status == 200
+
+
+CHECK_TIMEOUT: Final = 5.0  # seconds
+MAX_LIST_BYTES: Final = 4 * 1024 * 1024

@@ -1,0 +1,419 @@
+"""Routing through a gateway: plans, health, callers' words, stickiness, losses, keys and special targets."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.running import Running, running, until
+from tests.websocket_client import open_websocket
+
+from antiphon import testing
+from antiphon.config import (
+    Config,
+    HealthConfig,
+    ModelConfig,
+    RetryConfig,
+    StoreConfig,
+    TargetConfig,
+    UpstreamConfig,
+)
+from antiphon.testing import ChatServer, MessagesServer, ReceivedRequest, Reply, end, error, refusal, turn
+from antiphon.testing.harness import FakeServer
+from antiphon.testing.messages.errors import error_event
+
+pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
+BODY = {"model": "m", "input": "Hi."}
+Script = Callable[[ReceivedRequest], Reply]
+
+
+class Lab:
+    """A gateway with the upstreams `a` and `b`; `m` is asked of `a` first."""
+
+    def __init__(self, gateway: Running, servers: dict[str, FakeServer]) -> None:
+        self.gateway = gateway
+        self.servers = servers
+
+    def ask(self, path: str = "/v1/responses", headers: dict[str, str] | None = None, **fields: Any) -> Any:
+        return self.gateway.post({**BODY, **fields}, path, **(headers or {}))
+
+    def upstream_of(self, **fields: Any) -> str:
+        answer = self.ask(**fields)
+        assert answer.status_code == 200, answer.text
+        upstream: str = answer.headers["antiphon-upstream"]
+        return upstream
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        return tuple(len(server.received) for server in self.servers.values())
+
+
+def says(text: str, **usage: int) -> Reply:
+    return turn(testing.text(text), testing.usage(usage.get("prompt", 5), 2))
+
+
+@contextmanager
+def lab_with(
+    a: Reply | Script,
+    b: Reply | Script,
+    *,
+    kinds: tuple[Any, Any] = (ChatServer, ChatServer),
+    targets: tuple[TargetConfig, ...] = (
+        TargetConfig(upstream="a", model="x"),
+        TargetConfig(upstream="b", model="y", priority=2),
+    ),
+    health: HealthConfig = HealthConfig(),  # noqa: B008
+    store: str = "off",
+    keys: list[str] | None = None,
+    environ: dict[str, str] | None = None,
+    upstream_settings: dict[str, Any] | None = None,
+    **model: Any,
+) -> Iterator[Lab]:
+    dialects = {ChatServer: "chat", MessagesServer: "messages"}
+    with ExitStack() as stack:
+        scripts = {"a": a, "b": b}
+        servers: dict[str, FakeServer] = {}
+        for kind, (name, reply) in zip(kinds, scripts.items(), strict=True):
+            script: Any = reply if callable(reply) else (lambda _, reply=reply: reply)
+            servers[name] = stack.enter_context(kind(script))
+        upstreams = [
+            UpstreamConfig(
+                name=name,
+                dialect=dialects[kind],  # type: ignore[arg-type]
+                base_url=servers[name].base_url,
+                models=[f"{name}-only"],
+                api_key_env=keys,
+                **(upstream_settings or {}),
+            )
+            for kind, name in zip(kinds, servers, strict=True)
+        ]
+        config = Config(
+            upstreams=upstreams,
+            models=[ModelConfig(name="m", targets=[*targets], **model)],
+            health=health,
+            store=StoreConfig(url=store),
+        )
+        yield Lab(stack.enter_context(running(config, environ=environ)), servers)
+
+
+# Plans and health
+
+
+def test_plan_is_shown_without_asking_anybody() -> None:
+    with lab_with(says("A"), says("B"), kinds=(MessagesServer, ChatServer)) as lab:
+        plan = lab.ask("/v1/route", top_logprobs=2).json()
+        assert [target["upstream"] for target in plan["targets"]] == ["a", "b"]
+        assert [loss["path"] for loss in plan["targets"][0]["losses"]] == ["top_logprobs"]
+        chat = lab.gateway.post(
+            {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}, "/v1/route?dialect=chat"
+        )
+        assert [target["model"] for target in chat.json()["targets"]] == ["x", "y"]
+        gemini = lab.gateway.post(
+            {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}, "/v1/route?dialect=gemini&model=m"
+        )
+        assert gemini.json()["model"] == "m"
+        assert lab.ask("/v1/route", model="unknown").status_code == 404
+        assert lab.counts == (0, 0)
+        assert all("model" not in line for line in lab.gateway.requests(4))  # it is not counted as a turn
+
+
+def test_failing_target_rests_and_returns_after_a_trial() -> None:
+    replies: list[Reply] = [error(500)] * 2
+    health = HealthConfig(min_requests=2, rest=0.5)
+    with lab_with(lambda _: replies.pop() if replies else says("A"), says("B"), health=health) as lab:
+        assert [lab.upstream_of(input=f"{number}") for number in range(3)] == ["b", "b", "b"]
+        assert lab.counts == (2, 3)  # the third turn did not ask it
+        listed = {row["upstream"]: row for row in lab.gateway.get("/v1/upstreams").json()["data"]}
+        assert (listed["a"]["health"], listed["a"]["failures"], listed["b"]["health"]) == ("resting", 2, "healthy")
+        metrics = lab.gateway.get("/metrics").text
+        assert 'antiphon_resting_targets{upstream="a"} 1' in metrics
+        assert 'antiphon_attempts_total{upstream="a",outcome="server"} 2' in metrics
+        assert 'antiphon_attempts_total{upstream="b",outcome="answered"} 3' in metrics
+        inputs = map("new {}".format, range(10_000))  # a known conversation would stay where it was answered
+        until(lambda: lab.upstream_of(input=next(inputs)) == "a")
+
+
+def test_active_check_wakes_a_resting_target() -> None:
+    health = HealthConfig(min_requests=1, rest=3600.0, check_interval=0.05)
+    replies: list[Reply] = [error(500)]
+    with lab_with(lambda _: replies.pop() if replies else says("A"), says("B"), health=health) as lab:
+        assert lab.upstream_of() == "b"
+        inputs = map("new {}".format, range(10_000))  # a known conversation would stay where it was answered
+        until(lambda: lab.upstream_of(input=next(inputs)) == "a")
+
+
+def test_attempts_of_a_request_share_its_id() -> None:
+    with lab_with(error(500), says("B")) as lab:
+        answer = lab.ask()
+        id = answer.headers["x-request-id"]
+        until(lambda: id in lab.gateway.written)
+        lines = [line for line in lab.gateway.log if line.get("request_id") == id]
+        assert [line["event"] for line in lines] == ["attempt_failed", "request"]
+        assert (lines[0]["upstream"], lines[0]["kind"], lines[0]["code"]) == ("a", "server", "upstream_error")
+        assert (lines[1]["upstream"], lines[1]["attempts"]) == ("b", 2)
+
+
+# Keys
+
+
+def test_refused_key_is_replaced_and_rests() -> None:
+    def script(received: ReceivedRequest) -> Reply:
+        is_valid = received.headers["authorization"] == "Bearer sk-two-is-valid"
+        return says("A") if is_valid else error(401)
+
+    environ = {"ONE": "sk-one-is-invalid", "TWO": "sk-two-is-valid"}
+    with lab_with(script, says("B"), keys=["ONE", "TWO"], environ=environ) as lab:
+        assert [lab.upstream_of() for _ in range(3)] == ["a", "a", "a"]
+        assert lab.counts == (4, 0)
+
+
+def test_gateway_without_a_valid_key_says_so() -> None:
+    environ = {"ONE": "sk-one-is-invalid", "TWO": "sk-two-is-invalid"}
+    with lab_with(error(401), error(403), keys=["ONE", "TWO"], environ=environ) as lab:
+        answer = lab.ask()
+        assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_credentials_exhausted")
+        assert "sk-" not in answer.text
+        assert lab.counts == (2, 2)
+
+
+def test_limited_target_is_replaced_for_as_long_as_it_asks() -> None:
+    with lab_with(error(429, headers={"retry-after": "60"}), says("B")) as lab:
+        assert [lab.upstream_of(input=f"{number}") for number in range(3)] == ["b", "b", "b"]
+        assert lab.counts == (1, 3)
+
+
+# Faults of requests
+
+
+@pytest.mark.parametrize("status", [400, 404, 422])
+def test_refused_request_is_asked_of_no_other(status: int) -> None:
+    with lab_with(error(status), says("B")) as lab:
+        assert lab.ask().status_code in (400, 404)
+        assert lab.counts == (1, 0)
+
+
+LONG = TargetConfig(upstream="b", model="long")
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_too_long_request_is_asked_of_its_own_target(stream: bool) -> None:
+    too_long = error(400, "maximum context length exceeded", code="context_length_exceeded")
+    only_a = (TargetConfig(upstream="a", model="x"),)
+    with lab_with(too_long, says("B"), targets=only_a, on_context_length=[LONG]) as lab:
+        assert lab.ask(stream=stream).status_code == 200
+        assert lab.servers["b"].received[0].json["model"] == "long"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_refusal_of_the_model_is_asked_of_its_own_target(stream: bool) -> None:
+    only_a = (TargetConfig(upstream="a", model="x"),)
+    with lab_with(turn(refusal("I can", "not.")), says("Sure."), targets=only_a, on_refusal=[LONG]) as lab:
+        answer = lab.ask(stream=stream)
+        assert "Sure." in answer.text
+        assert "cannot" not in answer.text
+        assert lab.counts == (1, 1)
+
+
+def test_refusal_of_the_last_target_reaches_the_client() -> None:
+    only_a = (TargetConfig(upstream="a", model="x"),)
+    with lab_with(turn(refusal("No.")), turn(refusal("Never.")), targets=only_a, on_refusal=[LONG]) as lab:
+        assert "Never." in lab.ask(stream=True).text
+
+
+# Total failures
+
+
+def test_total_failure_after_the_head_is_an_event() -> None:
+    """The head went out while the first target was silent."""
+    slow = turn(testing.pause(0.3), end("rst"))
+    with ExitStack() as stack:
+        servers = [stack.enter_context(ChatServer(lambda _: slow)) for _ in range(2)]
+        upstreams = [
+            UpstreamConfig(name=f"u{number}", dialect="chat", base_url=server.base_url, models=["m"])
+            for number, server in enumerate(servers)
+        ]
+        config = Config(upstreams=upstreams, retry=RetryConfig(rounds=1))
+        gateway = stack.enter_context(running(config, first_byte_timeout=0.05))
+        answer = gateway.post({**BODY, "stream": True})
+        assert answer.status_code == 200
+        assert answer.text.count("event: response.created") == answer.text.count("event: response.failed") == 1
+        assert "antiphon-upstream" not in answer.headers
+        assert [len(server.received) for server in servers] == [1, 1]
+
+
+def test_total_failure_before_the_head_has_a_status() -> None:
+    with lab_with(error(500), error(500), retry=RetryConfig(rounds=1)) as lab:
+        answer = lab.ask(stream=True)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_error")
+        assert answer.headers["antiphon-attempts"] == "2"
+
+
+def test_refused_target_costs_little() -> None:
+    """A refused connection adds at most 5 ms; the best of many turns, because other processes share the machine."""
+
+    def best(model: str, lab: Lab) -> float:
+        times: list[float] = []
+        for _ in range(40):
+            started_at = time.perf_counter()
+            assert lab.ask(model=model).status_code == 200
+            times.append(time.perf_counter() - started_at)
+        return min(times)
+
+    targets = (TargetConfig(upstream="a", model="x"), TargetConfig(upstream="b", model="y", priority=2))
+    health = HealthConfig(min_requests=10_000)
+    with lab_with(says("A"), says("B"), targets=targets, health=health) as lab:
+        lab.servers["a"].stop()
+        refused, direct = best("m", lab), best("b-only", lab)
+        assert lab.upstream_of() == "b"
+    assert refused - direct < 0.005
+
+
+# Stickiness
+
+EITHER = (TargetConfig(upstream="a", model="x"), TargetConfig(upstream="b", model="y"))
+
+
+@pytest.mark.parametrize(
+    "identify",
+    [
+        {"headers": {"x_claude_code_session_id": "s1"}},
+        {"headers": {"session_id": "s1"}},
+        {"headers": {"x_session_affinity": "s1"}},
+        {"prompt_cache_key": "k"},
+        {"instructions": "Be brief."},
+    ],
+)
+def test_conversation_stays_with_the_target_that_answered(identify: dict[str, Any]) -> None:
+    with lab_with(says("A"), says("B"), targets=EITHER) as lab:
+        assert len({lab.upstream_of(**identify) for _ in range(12)}) == 1
+
+
+def test_stored_chain_stays_with_its_target_in_every_replica(tmp_path: Path) -> None:
+    """Two gateways on one store: what one answered, the other continues at the same target."""
+    store = f"sqlite:///{tmp_path}/a.db"
+    with lab_with(says("A"), says("B"), targets=EITHER, store=store) as lab:
+        urls = {name: server.base_url for name, server in lab.servers.items()}
+        upstreams = [
+            UpstreamConfig(name=name, dialect="chat", base_url=url, models=[f"{name}-only"])
+            for name, url in urls.items()
+        ]
+        entry = ModelConfig(name="m", targets=[*EITHER])
+        config = Config(upstreams=upstreams, models=[entry], store=StoreConfig(url=store))
+        conversation = lab.gateway.post({}, "/v1/conversations").json()["id"]
+        with running(config) as replica:
+            for turn_number in range(6):
+                first = lab.ask(input=f"{turn_number}")
+                again = replica.post({**BODY, "input": "And?", "previous_response_id": first.json()["id"]})
+                assert again.headers["antiphon-upstream"] == first.headers["antiphon-upstream"]
+                stored = replica.get(f"/v1/responses/{first.json()['id']}").json()
+                assert "antiphon:target" not in stored
+            first = lab.ask(conversation=conversation)
+            for _ in range(6):
+                again = replica.post({**BODY, "conversation": conversation})
+                assert again.headers["antiphon-upstream"] == first.headers["antiphon-upstream"]
+
+
+def test_conversation_moves_with_the_target_that_took_over() -> None:
+    replies: list[Reply] = [error(500)]
+    with lab_with(lambda _: replies.pop() if replies else says("A"), says("B")) as lab:
+        assert [lab.upstream_of(prompt_cache_key="k") for _ in range(3)] == ["b", "b", "b"]
+        assert lab.upstream_of(prompt_cache_key="other") == "a"
+
+
+# Losses
+
+
+def test_fewest_losses_are_preferred_and_strict_mode_excludes() -> None:
+    targets = (TargetConfig(upstream="a", model="x"), TargetConfig(upstream="b", model="y"))
+    kinds = (MessagesServer, ChatServer)
+    with lab_with(says("A"), says("B"), kinds=kinds, targets=targets, prefer="fewest-losses") as lab:
+        assert {lab.upstream_of(top_logprobs=2, input=f"{number}") for number in range(6)} == {"b"}
+        answer = lab.ask(top_logprobs=2)
+        assert "antiphon-losses" not in answer.headers
+    with lab_with(says("A"), says("B"), kinds=kinds) as lab:
+        answer = lab.ask(top_logprobs=2, headers={"antiphon_losses": "strict"})
+        assert answer.headers["antiphon-upstream"] == "b"
+        assert answer.headers["antiphon-attempts"] == "1"  # the first was not asked
+        assert lab.counts == (0, 1)
+
+
+def test_losses_of_a_failed_attempt_are_not_reported() -> None:
+    with lab_with(testing.messages_error(500), says("B"), kinds=(MessagesServer, ChatServer)) as lab:
+        for stream in (True, False):
+            answer = lab.ask(top_logprobs=2, stream=stream)
+            assert answer.headers["antiphon-upstream"] == "b"
+            assert "antiphon-losses" not in answer.headers
+
+
+# Callers' words
+
+
+def test_caller_orders_targets() -> None:
+    with lab_with(says("A"), says("B")) as lab:
+        assert lab.upstream_of(provider={"order": ["b"]}) == "b"
+        assert lab.upstream_of(provider={"only": ["B"]}) == "b"
+        assert lab.upstream_of(provider={"ignore": ["a"]}) == "b"
+        assert lab.upstream_of(providerOptions={"gateway": {"order": ["b"]}}) == "b"
+        assert "provider" not in lab.servers["b"].received[0].json
+        answer = lab.ask(provider={"order": ["b", "unknown"], "zdr": True})
+        assert answer.headers["antiphon-losses"] == "2; provider.zdr, provider.order"
+
+
+def test_caller_names_further_models() -> None:
+    with lab_with(error(500), says("B")) as lab:
+        chat = {"model": "a-only", "messages": [{"role": "user", "content": "Hi."}], "models": ["b-only"]}
+        answer = lab.gateway.post(chat, "/v1/chat/completions")
+        assert (answer.status_code, answer.headers["antiphon-upstream"]) == (200, "b")
+        assert "models" not in lab.servers["a"].received[0].json
+        assert lab.ask(model="a-only", fallbacks=["b-only"]).status_code == 200
+
+
+def test_caller_can_forbid_fallbacks() -> None:
+    with lab_with(error(500), says("B")) as lab:
+        assert lab.ask(provider={"allow_fallbacks": False}).status_code == 502
+        assert lab.counts == (1, 0)
+        assert lab.ask(provider={"order": ["a"], "allow_fallbacks": False}).status_code == 502
+        assert lab.counts == (2, 0)
+
+
+def test_parameters_can_be_required() -> None:
+    with lab_with(says("A"), says("B"), kinds=(MessagesServer, ChatServer)) as lab:
+        assert lab.upstream_of(top_logprobs=2, provider={"require_parameters": True}) == "b"
+
+
+def test_words_for_a_router_behind_the_gateway_pass() -> None:
+    with lab_with(says("A"), says("B")) as lab:
+        provider = {"order": ["fireworks"]}
+        chat = {"model": "a-only", "messages": [{"role": "user", "content": "Hi."}], "provider": provider}
+        lab.gateway.post(chat, "/v1/chat/completions")
+        assert lab.servers["a"].received[0].json["provider"] == provider
+
+
+def test_websocket_honours_words_and_sessions() -> None:
+    with lab_with(says("A"), says("B")) as lab, open_websocket(lab.gateway.port, "/v1/responses") as socket:
+        socket.send({"type": "response.create", **BODY, "provider": {"order": ["b"]}})
+        until(lambda: socket.receive_json()["type"] == "response.completed")
+        assert lab.counts == (0, 1)
+
+
+# Usage
+
+
+def test_usage_counts_the_tokens_of_failed_attempts_as_no_request(tmp_path: Path) -> None:
+    """A Messages server reports the input tokens at the beginning, and bills them although it fails."""
+    broken = turn(testing.text(""), testing.raw(error_event()), testing.usage(40, 0))
+    store = f"sqlite:///{tmp_path}/a.db"
+    with lab_with(broken, says("B", prompt=5), kinds=(MessagesServer, ChatServer), store=store) as lab:
+        assert lab.ask(stream=True).status_code == 200
+
+        def rows() -> dict[str, Any]:
+            data = lab.gateway.get("/v1/usage?by=upstream").json()["data"]
+            return {row["upstream"]: (row["requests"], row["input_tokens"]) for row in data}
+
+        lab.gateway.services.logger.flush()
+        until(lambda: rows().get("b") == (1, 5), 30)
+        assert rows().get("a", (0, 0))[0] == 0

@@ -1,0 +1,110 @@
+"""What a request needs, and which targets cannot carry it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from antiphon.config import Config, UpstreamConfig
+from antiphon.dialects.common.envelope import seal_reasoning
+from antiphon.gateway.routes import Routes, Target
+from antiphon.gateway.routing.facts import RequestFacts, facts_of, find_obstacle
+from antiphon.protocol.codec import decode_request
+
+IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,AAAA", "detail": "auto"}
+
+
+def facts(**fields: Any) -> RequestFacts:
+    return facts_of(decode_request(msgspec.json.encode({"model": "m", "input": "Hi", **fields})))
+
+
+def message(*parts: Any) -> dict[str, Any]:
+    return {"type": "message", "role": "user", "content": [*parts]}
+
+
+def target(dialect: str = "chat", **settings: Any) -> Target:
+    upstream = UpstreamConfig(name="lab", dialect=dialect, base_url="http://lab/v1", models=["*"], **settings)  # type: ignore[arg-type]
+    return Routes(Config(upstreams=[upstream]), {}, {}).find("m")
+
+
+def reasoning(maker: str | None) -> dict[str, Any]:
+    sealed = "opaque" if maker is None else seal_reasoning(maker, {"signature": "s"})
+    return {"type": "reasoning", "summary": [], "encrypted_content": sealed}
+
+
+def test_facts_name_what_a_request_needs() -> None:
+    schema = {"type": "json_schema", "name": "n", "schema": {"type": "object"}}
+    plain, rich = (
+        facts(),
+        facts(
+            input=[message({"type": "input_text", "text": "Hi"}, IMAGE), reasoning("messages"), reasoning("gemini")],
+            tools=[{"type": "function", "name": "f"}],
+            text={"format": schema},
+            prompt_cache_key="k",
+            conversation="conv_1",
+        ),
+    )
+    assert (plain.has_images, plain.has_tools, plain.has_schema, plain.maker) == (False, False, False, None)
+    assert (rich.has_images, rich.has_tools, rich.has_schema, rich.maker) == (True, True, True, "gemini")
+    assert (rich.prompt_cache_key, rich.conversation_id) == ("k", "conv_1")
+    assert rich.tokens > plain.tokens > 0
+
+
+def test_image_in_a_tool_output_is_an_image() -> None:
+    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "c", "output": [IMAGE]}
+    assert facts(input=[call, output]).has_images
+
+
+def test_reasoning_of_an_unknown_maker_has_no_maker() -> None:
+    assert facts(input=[reasoning(None), message()]).maker is None
+
+
+def test_opening_is_the_same_in_every_turn_of_a_conversation() -> None:
+    first = [message({"type": "input_text", "text": "one"}), message({"type": "input_text", "text": "two"})]
+    longer = [*first, message({"type": "input_text", "text": "three"})]
+    assert facts(input=first).opening == facts(input=longer).opening
+    assert facts(input=first).opening != facts(input=first, instructions="Be brief.").opening
+    assert facts(input="a").opening != facts(input="b").opening
+
+
+def test_invalid_conversation_is_left_to_the_preparation() -> None:
+    assert facts(conversation={"id": 3}).conversation_id is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "seconds"),
+    [
+        ({}, None),
+        ({"prompt_cache_options": {"ttl": "30m"}}, 1800.0),
+        ({"prompt_cache_retention": "24h"}, 86_400.0),
+        ({"prompt_cache_retention": "in_memory"}, None),
+    ],
+)
+def test_lifetime_of_the_cache_is_read(fields: dict[str, Any], seconds: float | None) -> None:
+    assert facts(**fields).cache_seconds == seconds
+
+
+@pytest.mark.parametrize(
+    ("wanted", "chosen", "words"),
+    [
+        (RequestFacts(), target(), ""),
+        (RequestFacts(maker="chat"), target(), ""),
+        (RequestFacts(maker="any-chat"), target(), ""),
+        (RequestFacts(maker="gemini"), target(), "sealed reasoning"),
+        (RequestFacts(has_images=True), target(), ""),
+        (RequestFacts(has_images=True), target(profile="local"), "no images"),
+        (RequestFacts(has_schema=True), target(), ""),
+        (RequestFacts(has_schema=True), target("messages"), "no structured output"),
+        (RequestFacts(tokens=300), target(context=400), ""),
+        (RequestFacts(tokens=500), target(context=400), "about 500 tokens, and its context 400"),
+        (RequestFacts(has_tools=True), target(), ""),
+        (RequestFacts(has_tools=True), target(profile="local"), "no tools"),
+    ],
+)
+def test_target_that_cannot_carry_a_request_has_an_obstacle(wanted: RequestFacts, chosen: Target, words: str) -> None:
+    obstacle = find_obstacle(chosen, wanted)
+    assert words in obstacle
+    assert bool(obstacle) == bool(words)

@@ -1,0 +1,134 @@
+"""The words of OpenRouter, Vercel and LiteLLM about routing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from tests.gateway.routing.making import at, make_route
+
+from antiphon.gateway.routing.choice import ModelRoute
+from antiphon.gateway.routing.wishes import RoutingWishes, apply_wishes, has_routing_words, take_wishes
+
+REST = {"model": "m", "input": "Hi"}
+
+
+def wishes_of(**words: Any) -> RoutingWishes:
+    rest, wishes = take_wishes(msgspec.json.encode({**REST, **words}))
+    assert msgspec.json.decode(rest) == REST
+    assert wishes is not None
+    return wishes
+
+
+def labels(route: ModelRoute) -> list[list[str]]:
+    return [[target.target.upstream.name for target in group.targets] for group in route.groups]
+
+
+def applied(wishes: RoutingWishes, *others: ModelRoute) -> tuple[ModelRoute, list[str]]:
+    route = make_route(at("a"), at("b"), at("c", 2))
+    by_name = {"m": route, **{f"other{number}": other for number, other in enumerate(others)}}
+    wanted, losses = apply_wishes(route, wishes, by_name.get)
+    return wanted, [loss.path for loss in losses]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[1]",
+        b"{",
+        b'{"model": "m"}',
+        b'{"provider": "x"}',
+        b'{"models": {}}',
+        b'{"num_retries": true}',
+        b'{"providerOptions": {"openai": {}}}',
+    ],
+)
+def test_body_without_routing_words_is_unchanged(body: bytes) -> None:
+    assert take_wishes(body) == (body, None)
+
+
+def test_body_is_searched_quickly() -> None:
+    assert has_routing_words(b'{"models": []}')
+    assert not has_routing_words(b'{"model": "m"}')
+
+
+def test_words_of_openrouter_are_read() -> None:
+    provider = {
+        "order": ["a"],
+        "only": ["a", "b"],
+        "ignore": ["c"],
+        "allow_fallbacks": False,
+        "require_parameters": True,
+        "sort": {"by": "latency"},
+        "zdr": True,
+        "quantizations": None,
+    }
+    wishes = wishes_of(models=["m", "n"], provider=provider)
+    assert (wishes.models, wishes.order, wishes.only, wishes.ignore) == (("m", "n"), ("a",), ("a", "b"), ("c",))
+    assert (wishes.allows_fallbacks, wishes.requires_parameters, wishes.sort) == (False, True, "latency")
+    assert [loss.path for loss in wishes.losses] == ["provider.zdr"]
+
+
+def test_words_of_vercel_are_read_and_options_of_providers_stay() -> None:
+    options = {"order": ["a"], "only": ["b"], "models": ["n"], "sort": "ttft", "byok": {}}
+    body = msgspec.json.encode({**REST, "providerOptions": {"gateway": options, "openai": {"x": 1}}})
+    rest, wishes = take_wishes(body)
+    assert msgspec.json.decode(rest) == {**REST, "providerOptions": {"openai": {"x": 1}}}
+    assert wishes is not None
+    assert (wishes.order, wishes.only, wishes.models, wishes.sort) == (("a",), ("b",), ("n",), "ttft")
+    assert [loss.path for loss in wishes.losses] == ["providerOptions.gateway.byok"]
+    assert wishes_of(providerOptions={"gateway": {}}) == RoutingWishes()
+
+
+def test_words_of_litellm_are_read() -> None:
+    wishes = wishes_of(fallbacks=["n", {"model": "o"}, 3], num_retries=-1)
+    assert (wishes.models, wishes.retries) == (("n", "o"), 0)
+
+
+def test_order_comes_first_and_the_rest_follows() -> None:
+    route, losses = applied(RoutingWishes(order=("C", "b", "x")))
+    assert labels(route) == [["c"], ["b"], ["a"]]
+    assert losses == ["provider.order"]
+
+
+def test_only_and_ignore_filter() -> None:
+    assert labels(applied(RoutingWishes(only=("b", "c")))[0]) == [["b"], ["c"]]
+    assert labels(applied(RoutingWishes(ignore=("a",)))[0]) == [["b"], ["c"]]
+
+
+def test_route_keeps_a_target_whatever_a_caller_excludes() -> None:
+    route, losses = applied(RoutingWishes(only=("x",), ignore=("a", "b", "c")))
+    assert labels(route) == [["a", "b"], ["c"]]
+    assert losses == ["provider.only"]
+
+
+def test_order_of_an_excluded_target_has_no_effect() -> None:
+    assert labels(applied(RoutingWishes(order=("a",), ignore=("a",)))[0]) == [["b"], ["c"]]
+
+
+def test_without_fallbacks_only_the_order_or_the_first_priority_is_asked() -> None:
+    ordered, _ = applied(RoutingWishes(order=("c",), allows_fallbacks=False))
+    first, _ = applied(RoutingWishes(allows_fallbacks=False))
+    assert (labels(ordered), labels(first)) == ([["c"]], [["a", "b"]])
+    assert ordered.retry.rounds == first.retry.rounds == 1
+
+
+def test_further_models_follow() -> None:
+    other = msgspec.structs.replace(make_route(at("d")), name="other0")
+    route, losses = applied(RoutingWishes(models=("m", "other0", "unknown")), other)
+    assert labels(route) == [["a", "b"], ["c"], ["d"]]
+    assert losses == ["models[2]"]
+
+
+def test_retries_are_at_most_those_of_the_configuration() -> None:
+    assert applied(RoutingWishes(retries=0))[0].retry.rounds == 1
+    assert applied(RoutingWishes(retries=9))[0].retry.rounds == 2
+
+
+@pytest.mark.parametrize(
+    ("sort", "strategy", "losses"), [("tps", "fastest", []), ("price", "weighted", ["provider.sort"])]
+)
+def test_sort_is_a_strategy(sort: str, strategy: str, losses: list[str]) -> None:
+    route, paths = applied(RoutingWishes(sort=sort))
+    assert (route.strategy, paths) == (strategy, losses)

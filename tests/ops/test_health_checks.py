@@ -1,0 +1,46 @@
+"""`ops/health_checks`: resting targets are woken by an upstream that lists its models."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.gateway.routing.making import at, make_router
+from tests.gateway.scripted import JSON, ScriptedAnswer, ScriptedTransport
+
+from antiphon.config import Config, UpstreamConfig
+from antiphon.errors import ApiError, UpstreamFault
+from antiphon.gateway.routes import Routes
+from antiphon.ops.health_checks import check_resting_targets, run_health_checks
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_up"),
+    [
+        (ScriptedAnswer([b'{"data":[]}'], JSON), True),
+        (ScriptedAnswer([b"{}"], JSON, status=503), False),
+        (ScriptedAnswer([UpstreamFault("cut")], JSON), False),
+        (UpstreamFault("refused"), False),
+    ],
+)
+def test_resting_target_is_woken_only_by_a_proper_answer(answer: ScriptedAnswer | ApiError, is_up: bool) -> None:
+    router = make_router([at("a"), at("b", 2)])
+    upstreams = [UpstreamConfig(name=name, dialect="chat", base_url=f"http://{name}/v1") for name in ("a", "b")]
+    routes = Routes(Config(upstreams=upstreams), {}, {})
+    state = router.find("m").targets[0].state
+    state.rest(60.0, router.clock())
+    transport = ScriptedTransport(answer)
+    asyncio.run(check_resting_targets(router, routes, transport))
+    assert [request.url for request in transport.asked] == ["http://a/v1/models"]
+    assert state.is_resting(router.clock()) is not is_up
+
+
+def test_checks_run_until_they_are_cancelled() -> None:
+    router = make_router([at("a")])
+    routes = Routes(Config(), {}, {})
+
+    async def run_shortly() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(run_health_checks(router, routes, ScriptedTransport(), 0.001), 0.05)
+
+    asyncio.run(run_shortly())
