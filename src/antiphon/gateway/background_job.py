@@ -18,7 +18,7 @@ from antiphon.errors import ApiError, StorageUnavailable
 from antiphon.gateway.client_body import ClientBody
 from antiphon.gateway.context import GatewayContext
 from antiphon.gateway.history import HistorySource
-from antiphon.gateway.ids import new_id
+from antiphon.gateway.ids import id_of, new_id
 from antiphon.gateway.pipe import Pipe
 from antiphon.gateway.prepare_turn import prepare_turn
 from antiphon.gateway.recording import ResponseRecorder, queued_response
@@ -139,7 +139,7 @@ class BackgroundJob:
     def _make_pipe(self, turn: UpstreamTurn) -> Pipe:
         self._line_writer = EventLineWriter(turn.initial_response)
         on_violation = violation_reporter(self._services, self._scope.id)
-        return turn.make_pipe(self._line_writer, separator=LINE, on_violation=on_violation)
+        return turn.make_pipe(self._line_writer, on_violation=on_violation)
 
     # The sink
 
@@ -149,8 +149,10 @@ class BackgroundJob:
         return False
 
     async def write(self, data: bytes) -> None:
+        del data  # the lines themselves are not joined, because the last ones may be large
         await self._event_log.wait_for_room()
-        self._event_log.add(data.split(LINE))
+        assert self._line_writer is not None
+        self._event_log.add(self._line_writer.take_lines())
 
     async def end(self, data: bytes, stored_turn: StoredTurn | None) -> None:
         """Writes the last events and the response in one transaction."""
@@ -158,8 +160,8 @@ class BackgroundJob:
         self._can_be_interrupted = False
         assert self._recorder is not None
         assert self._line_writer is not None
-        if data:
-            self._event_log.add(data.split(LINE))
+        del data
+        self._event_log.add(self._line_writer.take_lines())
         await self._finish(self._recorder.make_ending(self._line_writer.response))
 
     # The requester
@@ -234,7 +236,9 @@ class BackgroundJob:
         )
         lines = EventLineWriter(queued, is_cancelled=error.code == CANCELLED)
         self._event_log.next_number = len(past_events.events)
-        self._event_log.add([line for event in events[len(past_events.events) :] if (line := lines.feed(event))])
+        for event in events[len(past_events.events) :]:
+            lines.feed(event)
+        self._event_log.add(lines.take_lines())
         response = lines.response
         assert response is not None
         ended_record = replace(
@@ -263,7 +267,7 @@ class JobRecorder:
 
     async def save(self, response: Response) -> StoredTurn:
         self._response = response
-        return StoredTurn(id=response.id, input=self._input, output=codec.encode(response.output))
+        return StoredTurn(id=response.id, input=b"", output=b"")  # nobody reads it: `make_ending` has the content
 
     def make_ending(self, failed_response: Response | None) -> Ending:
         """The stored form of the response. `failed_response` is a failed or cancelled response, as written."""
@@ -276,7 +280,7 @@ class JobRecorder:
         return Ending(
             response=response,
             record=record,
-            item_ids=_ids_of_items(record.input) + _ids_of_items(record.output),
+            item_ids=_ids_of_items(record.input) + [id for item in response.output if (id := id_of(item)) is not None],
             call_ids=call_ids,
             addition=self._recorder.make_addition(record),
         )
@@ -292,8 +296,15 @@ class EventLineWriter:
         self._queued = queued
         self.response: Response | None = None  # a failed or cancelled response, as written
         self._omitted_events = 0
+        self._lines: list[bytes] = []
+
+    def take_lines(self) -> list[bytes]:
+        """The lines since the last call."""
+        lines, self._lines = self._lines, []
+        return lines
 
     def feed(self, event: StreamEvent) -> bytes:
+        """Keeps the line of an event for `take_lines`. What it returns says only that there is one."""
         if isinstance(event, ErrorEvent) and self.is_cancelled:
             self._omitted_events = 1
             return b""
@@ -304,7 +315,8 @@ class EventLineWriter:
                 response = replace(event.response, status=ResponseStatus.CANCELLED, error=None)
                 event = replace(event, sequence_number=event.sequence_number - self._omitted_events, response=response)
             self.response = event.response
-        return encode_event_line(event)
+        self._lines.append(encode_event_line(event))
+        return LINE
 
     def finish(self) -> bytes:
         return b""

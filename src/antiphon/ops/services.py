@@ -28,6 +28,7 @@ from antiphon.ops.file_descriptors import watch_descriptors
 from antiphon.ops.health_checks import run_health_checks
 from antiphon.ops.logger import Logger
 from antiphon.ops.maintenance import MaintenanceTasks
+from antiphon.ops.memory import release_memory_after_peaks
 from antiphon.ops.metrics import Metrics, timed_store
 from antiphon.ops.readiness import Readiness, watch_store
 from antiphon.ops.retention import run_retention
@@ -139,6 +140,7 @@ class Services:
             self.logger.add_listener(self.telemetry.end_request)
         tasks = self._maintenance_tasks = MaintenanceTasks(self.logger)
         tasks.start("garbage collection", self._collect_garbage)
+        tasks.start("memory", release_memory_after_peaks)
         tasks.start("file descriptors", partial(watch_descriptors, self.logger))
         if self.config.health.check_interval is not None:
             check = partial(run_health_checks, self.router, self.routes, self.transport)

@@ -143,6 +143,8 @@ class WriterThread:
         )
         if self._must_truncate_log and self._queue.empty():
             self._truncate_log(self._db)
+        if self._db.status(apsw.SQLITE_DBSTATUS_STMT_USED)[0] > MAX_STATEMENT_BYTES:
+            self._disconnect()  # cached statements keep their last values; the next batch opens a new connection
         return outcomes
 
     def _truncate_log(self, db: apsw.Connection) -> None:
@@ -286,4 +288,5 @@ def _split_sequence(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
 
 MAX_TRANSACTION_SIZE: Final = 512  # writes; a limit, so that no caller waits for ever while more are queued
 MAX_STATEMENT_ROWS: Final = 64  # each number of rows is a separate statement in the statement cache
+MAX_STATEMENT_BYTES: Final = 16 * 1024 * 1024  # bytes of cached statements with their values
 READER_COUNT: Final = 2  # a long query does not delay a short one
