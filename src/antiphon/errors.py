@@ -71,6 +71,7 @@ class ApiError(AntiphonError):
         self.retry_after = retry_after
         self.request_id: str | None = None  # of the request, if a server named it in its answer
         self.original: OriginalError | None = None
+        self.was_paid = False  # whether the model had answered: a retry would cost as much again
 
     def without_traceback(self) -> Self:
         """A copy without a traceback, for an error that is stored.

@@ -196,3 +196,5 @@ def test_ask_without_a_gateway_names_the_serve_command() -> None:
 def test_ask_prints_the_error_of_a_refused_request() -> None:
     with pytest.raises(CommandFailed, match=r"invalid_request/invalid_api_key: the server refused the key: missing"):
         _ask("hi", answer=refusal(401, "invalid_request", "invalid_api_key", "missing or invalid key"))
+    with pytest.raises(CommandFailed, match="environment variable ANTIPHON_API_KEY"):
+        _ask("hi", answer=refusal(401, "invalid_request", "invalid_api_key", "no key"))

@@ -62,7 +62,7 @@ def test_claude_alias_is_routed_like_the_model_that_it_names(is_enabled: bool) -
 @pytest.mark.parametrize("model", [None, "", 7])
 def test_missing_model_is_refused_with_examples(model: object) -> None:
     routes = Routes(Config(upstreams=[lab(models=["mock-*"])]), {}, {})
-    with pytest.raises(ApiError, match=r"expected the name of a model, such as 'mock-\*'") as caught:
+    with pytest.raises(ApiError, match=r"expected the name of a model, such as one that matches 'mock-\*'") as caught:
         routes.find(model)
     assert (caught.value.status, caught.value.code, caught.value.param) == (400, "missing_field", "model")
 

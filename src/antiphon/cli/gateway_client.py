@@ -45,7 +45,8 @@ def describe_failure(error: ApiError, url: str) -> str:
     """Describe an error of the gateway, or of the connection to it."""
     if isinstance(error, ConnectionFault):
         return FAULTS.get(error.code, INVALID_HTTP).format(url=url)
-    return describe_error(error.type, error.code, error.message, error.param)
+    description = describe_error(error.type, error.code, error.message, error.param)
+    return f"{description}\n{KEY_HINT}" if error.code == "invalid_api_key" else description
 
 
 def request_id_line(request_id: str | None) -> str:
@@ -57,6 +58,7 @@ def _retry_line(error: ApiError) -> str:
     return "" if error.retry_after is None else f"\nretry after {error.retry_after:g} s"
 
 
+KEY_HINT: Final = "set the key of the gateway in the environment variable ANTIPHON_API_KEY"
 # The gateway enforces and reports its own limits; these only end requests that would hang forever.
 TIMEOUTS: Final = Timeouts(connect=10.0, first_byte=900.0, idle=900.0, total=7200.0)
 FAULTS: Final = {

@@ -246,8 +246,13 @@ class Routes:
         )
 
     def _examples(self) -> str:
+        """Some of the names, and some of the patterns that other names may match."""
         names = self._config.model_names()
-        return ", ".join(map(repr, names[:5])) + (", …" if len(names) > 5 else "")
+        listed = [name for name in names if not is_pattern(name)]
+        patterns = [name for name in names if is_pattern(name)]
+        parts = [_abbreviated_list(listed)] if listed else []
+        parts += [f"one that matches {_abbreviated_list(patterns)}"] if patterns else []
+        return " or ".join(parts)
 
 
 def _only_model(config: Config) -> str | None:
@@ -293,10 +298,15 @@ def _key_header(profile: Profile, key: str) -> dict[str, str]:
     return {profile.key_header: f"Bearer {key}" if profile.key_header == "authorization" else key}
 
 
+def _abbreviated_list(names: list[str]) -> str:
+    return ", ".join(map(repr, names[:MAX_EXAMPLES])) + (", …" if len(names) > MAX_EXAMPLES else "")
+
+
 def _abbreviate(model: str) -> str:
     return repr(model if len(model) <= 100 else model[:100] + "…")
 
 
+MAX_EXAMPLES: Final = 5  # names, and patterns, in an error message
 MAX_CACHED_TARGETS: Final = 1024
 MAX_CACHED_NAME: Final = 256
 MIN_REDACTED_KEY_LENGTH: Final = 8  # shorter keys are not redacted: they may be ordinary words

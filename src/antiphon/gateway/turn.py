@@ -41,6 +41,7 @@ from antiphon.upstream.transport import Flow, Transport, UpstreamResponse, flow_
 MAX_ERROR_BYTES: Final = 256 * 1024  # bytes of an error body that are read
 MAX_DIAGNOSED_BYTES: Final = 1024 * 1024  # bytes of a refused request body that are diagnosed
 MAX_RETRIES: Final = 2  # of one turn, each without another part that the upstream refused
+UNNAMED_UPSTREAM: Final = "the upstream "  # the beginning of most messages of the transport
 OMISSIONS_NOTE: Final = "left_out"  # the name of a trace note
 
 
@@ -147,6 +148,7 @@ class UpstreamTurn:
         try:
             answer = self._answer = await transport.send("POST", url, headers, body, upstream.timeouts)
         except UpstreamFault as fault:
+            fault.message = _with_name(fault.message, upstream.name)
             self._note_fault(fault)
             raise
         if self._trace is not None:
@@ -236,9 +238,12 @@ class UpstreamTurn:
         client_response = self._policy.apply_to_response(response)
         self.losses.extend(self._policy.losses)
         if self.recorder is not None:
-            await self.recorder.save(
-                replace(client_response, output=self._policy.without_withheld_items(response).output)
-            )
+            recorded_output = self._policy.without_withheld_items(response).output
+            try:
+                await self.recorder.save(replace(client_response, output=recorded_output))
+            except ApiError as error:
+                error.was_paid = True
+                raise
         return client_response
 
     async def read_response_as_events(self, answer: UpstreamResponse) -> list[StreamEvent]:
@@ -315,9 +320,11 @@ class UpstreamTurn:
         # The terminal event holds the whole response, so earlier events are not needed.
         last_events = [*last_events[-1:], *reader.finish(fault)]
         self.losses.extend(reader.losses)
-        if reader.error is not None:
-            raise reader.error.without_traceback()
         terminal_event = next(event for event in last_events if isinstance(event, TerminalEvent))
+        if reader.error is not None:
+            failure = reader.error.without_traceback()
+            failure.was_paid = bool(terminal_event.response.output)
+            raise failure
         return terminal_event.response
 
     async def _read_error(self, answer: UpstreamResponse, request_body: bytes) -> ApiError:
@@ -354,6 +361,13 @@ class UpstreamTurn:
         explanation = summary_sentence(named_findings(*refusal))
         if explanation and refused_part(error) is None:  # there, the message decides whether to retry
             error.message = f"{error.message.rstrip()} {explanation}"
+
+
+def _with_name(message: str, name: str) -> str:
+    """The message of a transport error with the name of the upstream."""
+    if message.startswith(UNNAMED_UPSTREAM):
+        return f"the upstream {name!r} {message.removeprefix(UNNAMED_UPSTREAM)}"
+    return f"the upstream {name!r}: {message}"
 
 
 def is_stream(answer: UpstreamResponse) -> bool:

@@ -75,20 +75,22 @@ class AccessPolicy(Struct, frozen=True, kw_only=True):
             )
 
     def authenticate(self, scope: Scope, *, in_query: bool = False) -> Caller:
-        """HTTP-6: the owner of the key. Missing, wrong and malformed keys give the same error. With `in_query` the key
-        may be in the query, for clients that can send it nowhere else."""
+        """HTTP-6: the owner of the key. Wrong and malformed keys give the same error. With `in_query` the key may be in
+        the query, for clients that can send it nowhere else."""
         if not self.callers:
             return Caller(ANONYMOUS_OWNER, None)
-        for key in [*_keys_in(scope), *(_key_in_query(scope) if in_query else ())]:
+        keys = [*_keys_in(scope), *(_key_in_query(scope) if in_query else ())]
+        for key in keys:
             # Looking up the hash, not the key, leaks no timing information about existing keys.
             caller = self.callers.get(sha256(key).digest())
             if caller is not None and self._is_long_enough(key, caller.owner):
                 return caller
-        raise ClientFault(
-            "missing or invalid key: send a valid key as `Authorization: Bearer …` or as `x-api-key`",
-            code="invalid_api_key",
-            status=401,
+        message = (
+            "invalid key: this gateway does not know it; check the key that the client sends"
+            if keys
+            else "no key: send a key of this gateway as `Authorization: Bearer …` or as `x-api-key`"
         )
+        raise ClientFault(message, code="invalid_api_key", status=401)
 
     def has_metrics_key(self, scope: Scope) -> bool:
         """Whether the request has the key of `/metrics`."""
@@ -109,7 +111,9 @@ class AccessPolicy(Struct, frozen=True, kw_only=True):
         origins = header_values(scope, b"origin")
         if len(origins) != 1 or origins[0].lower() not in self.origins:
             return []
-        exposed_headers = b"x-request-id, antiphon-losses, antiphon-estimated, retry-after"
+        exposed_headers = (
+            b"x-request-id, antiphon-losses, antiphon-estimated, retry-after, retry-after-ms, x-should-retry"
+        )
         return [
             (b"access-control-allow-origin", origins[0]),
             (b"vary", b"origin"),

@@ -58,13 +58,25 @@ async def send_response(send: Send, status: int, headers: Iterable[tuple[bytes, 
 
 
 def error_headers(error: ApiError) -> Headers:
-    """The headers of an error. ERR-2: `retry-after` for errors that the client should retry."""
+    """The headers of an error. ERR-2: whether and when the client should retry, in the headers that SDKs read."""
     headers = [JSON]
-    if error.status == 429 or (error.status == 503 and error.retry_after is not None):
-        headers.append((b"retry-after", str(max(1, math.ceil(error.retry_after or 0))).encode()))
+    is_temporary = error.status in TEMPORARY_STATUSES and not error.was_paid
+    if error.status == 429 or (is_temporary and error.retry_after is not None):
+        seconds = DEFAULT_RETRY_SECONDS if error.retry_after is None else error.retry_after
+        headers.append((b"retry-after", str(max(1, math.ceil(seconds))).encode()))
+        headers.append((b"retry-after-ms", str(max(1, math.ceil(seconds * 1000))).encode()))
+    if is_temporary:
+        headers.append((b"x-should-retry", b"true"))
+    elif error.was_paid or error.status < 500:
+        headers.append((b"x-should-retry", b"false"))
     if isinstance(error, MethodNotAllowed):
         headers.append((b"allow", error.allowed))
     return headers
+
+
+#: Of errors that pass by themselves, so that a retry may succeed.
+TEMPORARY_STATUSES: Final = (429, 503, 504)
+DEFAULT_RETRY_SECONDS: Final = 1.0
 
 
 class MethodNotAllowed(ApiError):

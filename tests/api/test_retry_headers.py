@@ -1,0 +1,103 @@
+"""The headers that tell SDKs whether and when to retry, in every client dialect (ERR-2); and errors that say what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from openai import AuthenticationError, OpenAI
+from tests.api.askers import ASKERS, Asker
+from tests.api.stateful import Full, lab
+from tests.running import one_upstream, running
+
+from antiphon import testing
+from antiphon.config import Config, UpstreamConfig
+from antiphon.testing import SSE_HEAD, ChatServer, Reply, exactly, turn
+from antiphon.testing import error as chat_error
+
+pytestmark = pytest.mark.io
+each = pytest.mark.parametrize("asker", ASKERS, ids=lambda asker: asker.dialect)
+HEADERS = ("retry-after", "retry-after-ms", "x-should-retry")
+
+
+def retry_headers(answer: Any) -> tuple[str | None, ...]:
+    return tuple(answer.headers.get(name) for name in HEADERS)
+
+
+@each
+@pytest.mark.parametrize(
+    ("status", "headers", "expected"),
+    [
+        (429, {"retry-after-ms": "1500"}, ("2", "1500", "true")),
+        (429, {}, ("1", "1000", "true")),
+        (503, {"retry-after": "7"}, ("7", "7000", "true")),
+        (503, {}, (None, None, "true")),
+        (504, {"retry-after": "0.25"}, ("1", "250", "true")),
+        (400, {}, (None, None, "false")),
+        (500, {}, (None, None, None)),
+    ],
+)
+def test_error_says_whether_and_when_to_retry(asker: Asker, status: int, headers: Any, expected: Any) -> None:
+    """ERR-2: before any content; other errors of the client's request are never retried."""
+    with (
+        ChatServer(lambda _: chat_error(status, "no", headers=headers), strict=False) as upstream,
+        running(one_upstream(upstream.base_url)) as gateway,
+    ):
+        assert retry_headers(asker.ask(gateway)) == expected
+        assert retry_headers(gateway.get("/v1/nothing")) == (None, None, "false")
+
+
+def test_sdk_retries_after_the_milliseconds_of_the_upstream() -> None:
+    """ERR-2: the SDK reads them; with retries it succeeds, without it raises."""
+    replies: list[Reply] = [chat_error(429, "slow down", headers={"retry-after-ms": "5"}), turn(testing.text("Hello."))]
+    with ChatServer(replies, strict=False) as upstream, running(one_upstream(upstream.base_url)) as gateway:
+        with OpenAI(base_url=gateway.url + "/v1", api_key="any", max_retries=1) as client:
+            assert client.responses.create(model="m", input="Hi").output_text == "Hello."
+        assert len(upstream.received) == 2
+
+
+def test_error_after_the_model_was_paid_is_not_retried() -> None:
+    """ERR-2: the answer could not be stored, or broke off in the middle. Without any content it is not known."""
+    with lab(wrap=Full) as here:
+        answer = here.ask("Hi")
+        assert (answer.status_code, retry_headers(answer)[2]) == (503, "false")
+    events = b'data: {"choices":[{"index":0,"delta":{"content":"Half"}}]}\n\n'
+    for content, expected in ((events, "false"), (b"", None)):
+        cut = exactly(SSE_HEAD + content, testing.end("fin"))
+        with ChatServer([cut] * 9, strict=False) as upstream, running(one_upstream(upstream.base_url)) as gateway:
+            answer = gateway.post({"model": "m", "input": "Hi"})
+            assert (answer.status_code, retry_headers(answer)[2]) == (502, expected)
+
+
+def test_missing_key_and_wrong_key_say_different_things() -> None:
+    """HTTP-6."""
+    with lab() as here:
+        none, wrong = (here.gateway.post({"model": "mock-1", "input": "Hi"}, **headers) for headers in ({}, WRONG))
+        assert none.status_code == wrong.status_code == 401
+        assert none.json()["error"]["message"].startswith("no key: send a key")
+        assert wrong.json()["error"]["message"].startswith("invalid key: this gateway does not know it")
+        with OpenAI(base_url=here.url + "/v1", api_key="wrong", max_retries=3) as client:
+            with pytest.raises(AuthenticationError, match="invalid key"):
+                client.responses.create(model="mock-1", input="Hi")
+
+
+WRONG = {"authorization": "Bearer nobody-knows-this-key"}
+
+
+@each
+def test_unreachable_upstream_is_named(asker: Asker) -> None:
+    """ERR-4, ERR-5: by its name, not by its address."""
+    upstream = UpstreamConfig(name="cellar", dialect="chat", base_url="http://127.0.0.1:1/v1", models=["*"])
+    with running(Config(upstreams=[upstream])) as gateway:
+        answer = asker.ask(gateway)
+        assert answer.status_code == 502
+        assert "the upstream 'cellar' cannot be reached" in answer.text
+        assert "127.0.0.1" not in answer.text
+
+
+def test_unknown_model_lists_names_and_patterns() -> None:
+    """ERR-3."""
+    models = [*(f"name-{number}" for number in range(7)), "qwen*"]
+    with ChatServer() as server, running(one_upstream(server.base_url, models=models)) as gateway:
+        message = gateway.post({"model": "gpt-9", "input": "Hi"}).json()["error"]["message"]
+    assert "'name-4', … or one that matches 'qwen*'" in message
