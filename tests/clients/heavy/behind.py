@@ -119,9 +119,10 @@ def _read_messages(body: dict[str, Any]) -> Conversation:
 
 
 def _read_responses(body: dict[str, Any]) -> Conversation:
-    items = body["input"] if isinstance(body["input"], list) else []
+    given = body["input"] if isinstance(body["input"], list) else []
+    items = [{"type": "message", **item} for item in given]  # messages of clients of the same API may have no type
     called = [item for item in items if item["type"] in ("function_call", "custom_tool_call")]
-    given = [item for item in items if item["type"] in ("function_call_output", "custom_tool_call_output")]
+    outputs = [item for item in items if item["type"] in ("function_call_output", "custom_tool_call_output")]
     return Conversation(
         tools=[tool.get("name", tool["type"]) for tool in body.get("tools") or ()],
         calls=[
@@ -132,7 +133,7 @@ def _read_responses(body: dict[str, Any]) -> Conversation:
             )
             for item in called
         ],
-        results=[(item["call_id"], _text(item["output"])) for item in given],
+        results=[(item["call_id"], _text(item["output"])) for item in outputs],
         thoughts=sum(item["type"] == "reasoning" and "encrypted_content" in item for item in items),
     )
 
