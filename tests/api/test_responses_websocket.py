@@ -115,6 +115,7 @@ ODD_MESSAGES = {
     '{"type":"response.create","model":"mock-1","input":7}': "invalid_value",
     '{"type":"response.create","model":"mock-1","input":"Hi","temperature":1e400}': "invalid_value",
     '{"type":"response.create","model":"mock-1","input":[{"type":"message"}]}': "missing_field",
+    '{"type":"response.create","model":"mock-1","input":"Hi","tool_choice":"required"}': "invalid_value",
     '{"type":"response.create","model":"nobody-1","input":"Hi"}': "model_not_found",
     '{"type":"response.create","model":"away-1","input":"Hi"}': "upstream_unavailable",
     '{"type":' + "[" * 100_000 + "]" * 100_000 + "}": "json_too_deep",
