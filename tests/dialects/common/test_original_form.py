@@ -322,3 +322,16 @@ def test_types_and_words_of_the_translation_are_kept() -> None:
     merged = sent(body)
     assert merged["tools"][0]["type"] == "function"
     assert merged["tool_choice"] == "required"
+
+
+def test_long_name_that_the_server_does_not_take_is_not_kept() -> None:
+    """TOOL-1: the name of a result is mapped like the name of its call."""
+    name = "n" * 100
+    call = {"role": "model", "parts": [{"functionCall": {"id": "c", "name": name, "args": {}}}]}
+    result = {"role": "user", "parts": [{"functionResponse": {"id": "c", "name": name, "response": {"output": "ok"}}}]}
+    original = json.dumps({"contents": [{"role": "user", "parts": [{"text": "Hi"}]}, call, result]}).encode()
+    translation, _ = gemini.request_from_hub(gemini.request_to_hub(original)[0])
+    contents = json.loads(keep_original_form(original, translation, gemini.request_to_hub))["contents"]
+    names = [contents[1]["parts"][0]["functionCall"]["name"], contents[2]["parts"][0]["functionResponse"]["name"]]
+    assert names[0] == names[1]
+    assert len(names[0]) <= 64

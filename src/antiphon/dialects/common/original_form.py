@@ -302,7 +302,7 @@ def _with_words_of(server_value: Json, client_value: Json) -> Json:
         case list(), list() if len(client_value) == len(server_value):
             pairs = zip(server_value, client_value, strict=True)
             return [_with_words_of(server_member, member) for server_member, member in pairs]
-        case str(), str() if len(client_value) <= MAX_WORD:
+        case str(), str() if min(len(client_value), len(server_value)) <= MAX_WORD:
             return server_value
         case _:
             return client_value
