@@ -127,3 +127,9 @@ def test_asked_targets_are_listed_with_their_health() -> None:
         1,
         1,
     )
+
+
+def test_plan_of_a_lone_target_that_strict_mode_excludes_shows_its_error() -> None:
+    (target,) = plan(services_with(), strict=True, model="x", top_logprobs=3).targets
+    assert (target.upstream, target.losses) == ("messages", [])
+    assert "strict mode" in (target.error or "")
