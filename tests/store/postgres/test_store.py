@@ -507,6 +507,9 @@ def test_tables_of_every_earlier_version_are_migrated_with_their_content(version
                 await early.execute(
                     "INSERT INTO antiphon_conversations (owner, id, created_at, metadata) VALUES ('anna', 'conv_old', 7, '{}')"
                 )
+        # Two gateways start together; one of them migrates.
+        for replica in await asyncio.gather(PostgresStore.open(url), PostgresStore.open(url)):
+            await replica.close()
         async with opened(url) as store:
             if version >= 1:
                 stored = await store.get("anna", "resp_old")
@@ -796,3 +799,31 @@ def test_closing_a_dead_connection_does_not_raise(monkeypatch: pytest.MonkeyPatc
         assert other.is_closed()
 
     asyncio.run(story())
+
+
+def test_silent_server_is_an_error_within_five_seconds_by_default() -> None:
+    limits = ConnectionLimits()
+    assert limits.statement_timeout < limits.answer_timeout < 5
+
+
+def test_callers_do_not_wait_for_the_batches_before_their_own() -> None:
+    """A silent server: neither a queue for connections nor a queue of writes adds to the time until the error."""
+
+    async def story() -> None:
+        url = postgres_server.fresh_url()
+        async with opened(url, ConnectionLimits(statement_timeout=NEVER, answer_timeout=1.0)) as store:
+            await store.save("anna", record("resp_1"), [], [])
+            async with another(url) as blocker:
+                async with blocker.transaction():
+                    await blocker.execute("LOCK TABLE antiphon_responses IN ACCESS EXCLUSIVE MODE")
+                    first = asyncio.create_task(store.save("anna", record("resp_2"), [], []))
+                    for _ in range(5):  # the first one is a batch of its own
+                        await asyncio.sleep(0)
+                    later = [store.save("anna", record(f"resp_{number}"), [], []) for number in range(3, 9)]
+                    loop = asyncio.get_running_loop()
+                    start = loop.time()
+                    outcomes = await asyncio.gather(first, *later, return_exceptions=True)
+                    assert all(isinstance(outcome, StorageUnavailable) for outcome in outcomes), outcomes
+                    assert loop.time() - start < 1.9  # the second batch alone would end after two seconds
+
+    uvloop.run(story())

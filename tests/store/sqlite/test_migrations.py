@@ -61,7 +61,9 @@ def test_file_of_every_earlier_version_is_migrated_with_its_content(steps: int, 
         db.pragma("user_version", steps)
 
     async def go() -> None:
-        store = await SqliteStore.open(path)
+        # Two gateways start together; one of them migrates.
+        store, other = await asyncio.gather(SqliteStore.open(path), SqliteStore.open(path))
+        await other.close()
         if steps >= 1:
             migrated = await store.get("anna", "resp_old")
             assert migrated

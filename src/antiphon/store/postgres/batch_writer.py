@@ -33,19 +33,25 @@ T = TypeVar("T")
 class BatchWriter(Generic[E, T]):
     """Writes one batch after the other while entries are queued."""
 
-    def __init__(self, write: Callable[[Sequence[E]], Awaitable[Sequence[T]]]) -> None:
-        """`write` returns the result of each entry. It raises errors of PostgreSQL unchanged."""
+    def __init__(self, write: Callable[[Sequence[E]], Awaitable[Sequence[T]]], *, timeout: float | None = None) -> None:
+        """`write` returns the result of each entry. It raises errors of PostgreSQL unchanged. `timeout` is how many
+        seconds a caller waits, also for the batches before its own."""
+        self._timeout = timeout
         self._write_entries = write
         self._queue: deque[_QueuedEntry[E, T]] = deque()
         self._task: asyncio.Task[None] | None = None
 
     async def submit(self, entry: E) -> T:
-        """Writes an entry and returns its result. It is written even if the caller is cancelled."""
+        """Writes an entry and returns its result. It is written even if the caller is cancelled or waits too long."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._queue.append(_QueuedEntry(entry, future))
         if self._task is None:
             self._task = asyncio.create_task(self._drain_queue())
-        return await future
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await future
+        except TimeoutError as error:
+            raise storage_unavailable(error) from error
 
     async def wait_until_written(self) -> None:
         """Waits until all entries are written."""

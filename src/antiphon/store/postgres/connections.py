@@ -73,6 +73,10 @@ class Connections:
             connection_class=PooledConnection,
         )
 
+    @property
+    def answer_timeout(self) -> float:
+        return self._limits.answer_timeout
+
     async def open(self) -> None:
         """Connects and migrates the tables. Raises if the database cannot be used."""
         try:

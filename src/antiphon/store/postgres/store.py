@@ -31,10 +31,11 @@ class PostgresStore(PostgresWork, PostgresConversations, PostgresUsage):
 
     def __init__(self, connections: Connections) -> None:
         self._connections = connections
-        self._save_writer = BatchWriter(self._write_saves)
-        self._enqueue_writer = BatchWriter(self._write_enqueues)
-        self._append_writer = BatchWriter(self._write_appends)
-        self._finish_writer = BatchWriter(self._write_finishes)
+        timeout = connections.answer_timeout
+        self._save_writer = BatchWriter(self._write_saves, timeout=timeout)
+        self._enqueue_writer = BatchWriter(self._write_enqueues, timeout=timeout)
+        self._append_writer = BatchWriter(self._write_appends, timeout=timeout)
+        self._finish_writer = BatchWriter(self._write_finishes, timeout=timeout)
         self._changes = Changes()
         self._origin = secrets.token_hex(8)
         self._listener = Listener(connections, self._changes, self._origin)
