@@ -106,7 +106,7 @@ def _is_named(finding: Finding, paths: list[str]) -> bool:
 def _names_member(text: str, path: str) -> bool:
     """Whether a text has the name of the member at the end of a path."""
     name = path.rpartition(".")[2].partition("[")[0]
-    return bool(name) and re.search(rf"\b{re.escape(name)}\b", text) is not None
+    return name in WORD.findall(text)
 
 
 def summary_sentence(findings: list[Finding]) -> str:
@@ -173,6 +173,7 @@ def _findings_for_paths(located_values: list[tuple[str, Any]], rule: Rule, findi
     ]
 
 
+WORD: Final = re.compile(r"\w+")
 SERVER_POINTS_TO: Final = "the server points to it"
 MAX_DEPTH: Final = 8
 # `messages.0.content: …`, `'contents[0].parts'`, `"input[1].id"`, `GenerateContentRequest.tools[0].x: …`,

@@ -36,7 +36,7 @@ def current_process(read: ReadText = read_text) -> ProcessIdentity:
     return ProcessIdentity(
         machine=_digest(read("/etc/machine-id") or os.uname().nodename),
         boot=_digest(read("/proc/sys/kernel/random/boot_id")),
-        namespace="".join(re.findall(r"\d+", read("/proc/self/ns/pid"))),
+        namespace="".join(DIGITS.findall(read("/proc/self/ns/pid"))),
         pid=str(os.getpid()),
         started=_start_time(os.getpid(), read),
     )
@@ -71,5 +71,6 @@ def _digest(text: str) -> str:
     return sha256(text.strip().encode()).hexdigest()[:12] if text.strip() else ""
 
 
+DIGITS: Final = re.compile(r"\d+")
 START_TIME_FIELD: Final = 19  # after the program's name
 NAME: Final = re.compile(r"[^@]+@([0-9a-f]+)\.([0-9a-f]+)\.(\d+)\.(\d+)\.(\d+)")

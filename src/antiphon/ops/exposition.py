@@ -21,6 +21,8 @@ Kind = Literal["counter", "gauge", "histogram"]
 Samples = dict[str, float]
 
 CONTENT_TYPE: Final = b"text/plain; version=0.0.4; charset=utf-8"
+#: A label that is not empty. A quote inside a value is escaped.
+LABEL: Final = re.compile(r'(?<=[{,])([a-z_]+)="(?:[^"\\]|\\.)+"')
 
 
 class Family(Struct, frozen=True):
@@ -108,12 +110,10 @@ def sum_families(processes: Iterable[Iterable[Family]]) -> list[Family]:
 def hide_label(family: Family, name: str, value: str) -> Family:
     """The family with all values of a label replaced by one, and the samples that then are the same summed up. An empty
     value stays empty."""
-    # A quote inside a value is escaped, so that `name="` only begins a label.
-    label = re.compile(rf'(?<=[{{,]){name}="(?:[^"\\]|\\.)+"')
-    replacement = format_labels({name: value}).replace("\\", r"\\")
+    hidden_label = format_labels({name: value})
     samples: Samples = {}
     for labels, number in family.samples.items():
-        hidden = label.sub(replacement, labels)
+        hidden = LABEL.sub(lambda label: hidden_label if label[1] == name else label[0], labels)
         samples[hidden] = samples.get(hidden, 0) + number
     return Family(family.name, family.kind, family.help, samples)
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
 from antiphon.dialects.common.call_ids import MAX_CALL_ID_LENGTH
@@ -38,15 +37,13 @@ class NameRule(NamedTuple):
     illegal_characters: re.Pattern[str]
     max_length: int
 
+    def is_legal(self, name: str) -> bool:
+        """Whether the server takes a name as it is."""
+        return len(name) <= self.max_length and self.legal_name.fullmatch(name) is not None
+
     def limited(self, max_length: int) -> NameRule:
         """The rule of a server that takes names of at most `max_length` characters."""
-        return self if max_length >= self.max_length else _limited_rule(self, max_length)
-
-
-@lru_cache(maxsize=64)
-def _limited_rule(rule: NameRule, max_length: int) -> NameRule:
-    legal_name = re.compile(rf"(?=[\s\S]{{1,{max_length}}}\Z){rule.legal_name.pattern}")
-    return NameRule(legal_name, rule.illegal_characters, max_length)
+        return self if max_length >= self.max_length else self._replace(max_length=max_length)
 
 
 #: Servers of Chat Completions and Responses.
@@ -87,7 +84,7 @@ class ToolNames:
         illegal_or_taken: list[ToolKey] = []
         for key in [key for tool in tools for key in _keys_of(tool)]:
             _, name, namespace = key
-            is_legal = namespace is None and rule.legal_name.fullmatch(name)
+            is_legal = namespace is None and rule.is_legal(name)
             if is_legal and self._key_of_name.setdefault(name, key) == key:
                 self._wire_names[key] = name
             else:
@@ -156,7 +153,7 @@ class SendableCalls:
     def tool(self, sent_name: str) -> ToolRef:
         """The tool that a call names. The name of a tool that was not offered is made legal."""
         called = self._names.original_tool(sent_name)
-        if self._names.is_offered(sent_name) or PLAIN_NAMES.legal_name.fullmatch(sent_name):
+        if self._names.is_offered(sent_name) or PLAIN_NAMES.is_legal(sent_name):
             return called
         name = PLAIN_NAMES.illegal_characters.sub("_", sent_name)[: PLAIN_NAMES.max_length]
         self._losses.add(
@@ -211,10 +208,10 @@ def _keys_of(tool: ToolParam) -> list[ToolKey]:
 def _flat_name(key: ToolKey, rule: NameRule) -> str:
     _, name, namespace = key
     full_name = f"{namespace}{NAMESPACE_SEPARATOR}{name}" if namespace else name
-    if rule.legal_name.fullmatch(full_name):
+    if rule.is_legal(full_name):
         return full_name
     with_prefix = f"_{full_name}"  # for servers that refuse only the first character
-    if rule.legal_name.fullmatch(with_prefix):
+    if rule.is_legal(with_prefix):
         return with_prefix
     return _shorten_name(rule.illegal_characters.sub("_", full_name), full_name, rule)
 

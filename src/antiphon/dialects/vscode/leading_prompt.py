@@ -14,7 +14,9 @@ from typing import Final
 
 def is_system_prompt(text: str) -> bool:
     """Whether the text begins like a system prompt."""
-    beginning = HEADINGS.sub("", text[:MAX_READ], count=1)
+    beginning = text[:MAX_READ]
+    if headings := HEADINGS.match(beginning):
+        beginning = beginning[headings.end() :]
     sentence, *others = SENTENCE_END.split(beginning, maxsplit=1)
     if SPEAKS_TO_A_PERSON.search(sentence):
         return False
