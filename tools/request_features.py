@@ -496,14 +496,16 @@ REQUESTS: Final[dict[str, list[Feature]]] = {
             note="sent as a function; calls come back as their own items",
         ),
         Feature(
-            "hosted tools: web search of Responses", _tools(None, {"type": "web_search"}, None, None), mark="search"
+            "web search, which the server runs",
+            {
+                "chat": {"web_search_options": {}},
+                "responses": {"tools": [{"type": "web_search"}]},
+                "messages": {"tools": [{"type": "web_search_20250305", "name": "web_search"}]},
+                "gemini": {"tools": [{"googleSearch": {}}]},
+            },
+            mark="earch",
+            note="the form of the client; a server that has a search gets its own form",
         ),
-        Feature(
-            "hosted tools: web search of Messages",
-            {"messages": {"tools": [{"type": "web_search_20250305", "name": "web_search"}]}},
-            mark="web_search_20250305",
-        ),
-        Feature("hosted tools: search of Gemini", {"gemini": {"tools": [{"googleSearch": {}}]}}, mark='"googleSearch"'),
         Feature(
             "`tool_choice`: none",
             _tool_choice("none", "none", {"type": "none"}, {"mode": "NONE"}),

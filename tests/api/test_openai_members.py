@@ -193,16 +193,16 @@ CASES: dict[str, tuple[str, dict[str, Any], list[str], dict[str, Any]]] = {
     "choice of a tool that was lost": (
         MESSAGES,
         with_tools(
-            {"type": "web_search_20250305", "name": "web_search"},
+            {"type": "web_fetch_20250910", "name": "web_fetch"},
             TOOL,
-            tool_choice={"type": "tool", "name": "web_search"},
+            tool_choice={"type": "tool", "name": "web_fetch"},
         ),
         ["tools[0]", "tool_choice"],
         {"tool_choice": None},
     ),
     "required call of a tool of Gemini": (
         GEMINI,
-        gemini(tools=[{"googleSearch": {}}], toolConfig={"functionCallingConfig": {"mode": "ANY"}}),
+        gemini(tools=[{"codeExecution": {}}], toolConfig={"functionCallingConfig": {"mode": "ANY"}}),
         ["tools[0]", "tool_choice"],
         {"tool_choice": None, "tools": None},
     ),

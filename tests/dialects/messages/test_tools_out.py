@@ -266,7 +266,12 @@ def test_required_names_are_unique_strings() -> None:
             [],
         ),
         (UnknownToolChoice(kind="tool", raw=Raw(b'{"type":"tool"}')), None, ["tool_choice"]),
-        (UnknownToolChoice(kind="web_search", raw=Raw(b'{"type":"web_search"}')), None, ["tool_choice"]),
+        (
+            UnknownToolChoice(kind="web_search", raw=Raw(b'{"type":"web_search"}')),
+            {"type": "tool", "name": "web_search"},
+            [],
+        ),
+        (UnknownToolChoice(kind="file_search", raw=Raw(b'{"type":"file_search"}')), None, ["tool_choice"]),
         (
             AllowedToolsParam(tools=[SpecificFunction(name="look")], mode="required"),
             {"type": "tool", "name": "look"},

@@ -274,7 +274,7 @@ def test_deferred_tools_need_the_search_of_the_server() -> None:
 
 @pytest.mark.parametrize(("choice", "lost"), [("required", ["tool_choice"]), ("auto", []), ("none", [])])
 def test_choice_among_lost_tools_is_a_loss(choice: Any, lost: list[str]) -> None:
-    hosted = UnknownTool(kind="gemini:googleSearch", raw=Raw(b'{"type":"gemini:googleSearch"}'))
+    hosted = UnknownTool(kind="gemini:codeExecution", raw=Raw(b'{"type":"gemini:codeExecution"}'))
     body, losses = send(USER, tools=[hosted], tool_choice=choice)
     assert ("tools" in body, "tool_choice" in body, losses) == (False, False, ["tools[0]", *lost])
     body, losses = send(USER, AdditionalTools(tools=[tool()]), tools=[hosted], tool_choice=choice)

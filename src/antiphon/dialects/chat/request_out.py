@@ -15,7 +15,14 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from antiphon.dialects.chat.forced_tools import ForcedTools
 from antiphon.dialects.chat.history_out import history_from_hub
 from antiphon.dialects.chat.reasoning import effort_of_settings
-from antiphon.dialects.chat.tools_out import report_tool_loss, tool_choice_from_hub, tools_from_hub
+from antiphon.dialects.chat.tools_out import (
+    SEARCH,
+    SEARCH_OPTIONS,
+    report_tool_loss,
+    search_options,
+    tool_choice_from_hub,
+    tools_from_hub,
+)
 from antiphon.dialects.chat.wire import (
     DEFAULT_SCHEMA_NAME,
     JSON_OBJECT_SCHEMA,
@@ -43,6 +50,7 @@ from antiphon.dialects.common.request_fields import (
 )
 from antiphon.dialects.common.tool_names import PLAIN_NAMES, ToolNames, has_additional_tools
 from antiphon.dialects.common.unknown_fields import is_handled_by_gateway, report_unknown_fields
+from antiphon.dialects.common.web_search import use_server_search
 from antiphon.errors import InvalidValue, UnsupportedParameter
 from antiphon.protocol.base import Shape
 from antiphon.protocol.losses import Losses
@@ -62,6 +70,8 @@ def request_from_hub(request: Request, wire: ChatWire = ChatWire()) -> tuple[byt
         refuse_empty_output(request)
     refuse_several_answers(request, SEVERAL_ANSWERS)
     losses = Losses()
+    if not wire.native_types:
+        request = use_server_search(request, SEARCH, wire.web_search_models, losses)
     names = ToolNames.for_request(request, PLAIN_NAMES.limited(wire.max_name_length))
     forced = ForcedTools.from_request(request, names, wire, losses) if wire.forced_tools == "schema" else None
     tools = NO_TOOLS
@@ -235,6 +245,9 @@ def _extra_from_hub(request: Request, body: RequestOut, wire: ChatWire, losses: 
     budget = _budget(request, wire)
     if budget is not None and REASONING_SETTINGS not in (request.extra or {}):
         extra_fields["reasoning"] = Raw(b'{"max_tokens":%d}' % budget)
+    options = search_options(request)
+    if options is not None:
+        extra_fields[SEARCH_OPTIONS] = options
     for name, raw in (request.extra or {}).items():
         equivalent_name = EQUIVALENT_FIELDS.get(name, "")
         wire_name = (

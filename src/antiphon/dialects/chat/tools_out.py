@@ -1,11 +1,12 @@
 """Translates tools and tool choices for a Chat server: flat in the hub, nested in Chat (C-3, TOOL-1, TOOL-2).
 
-Namespaces are flattened, custom tools become functions with one string, and hosted tools are losses. `dialects/common`
-translates the calls back.
+Namespaces are flattened, and custom tools become functions with one string. Hosted tools are losses, except a web
+search, if the server has one. `dialects/common` translates the calls back.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from typing import Any, Final, assert_never
 
@@ -25,6 +26,7 @@ from antiphon.dialects.common.offered_tools import ToolsByName, tools_with_paths
 from antiphon.dialects.common.placeholders import type_of
 from antiphon.dialects.common.tool_names import ToolNames, ToolRef
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
+from antiphon.dialects.common.web_search import CHAT_OPTIONS, ServerSearch, WebSearch
 from antiphon.protocol import codec
 from antiphon.protocol.items import AdditionalTools
 from antiphon.protocol.losses import Losses
@@ -59,6 +61,8 @@ def tools_from_hub(request: Request, names: ToolNames, wire: ChatWire, losses: L
             case UnknownTool() if matches_any(tool.kind, wire.own_tools):
                 sent.add(tool.kind, tool.raw, path)
                 continue
+            case UnknownTool(kind=kind) if kind == CHAT_OPTIONS:
+                continue  # a field of the request, not a tool
             case _ if wire.native_types:
                 sent.add(path, Raw(codec.encode(tool)), path)
                 continue
@@ -95,6 +99,14 @@ def tool_choice_from_hub(
             assert_never(never)
 
 
+def search_options(request: Request) -> Raw | None:
+    """The `web_search_options` of a web search that a client of another API offers."""
+    for tool in request.tools or ():
+        if isinstance(tool, UnknownTool) and tool.kind == CHAT_OPTIONS:
+            return tool.raw_members().get(SEARCH_OPTIONS, Raw(b"{}"))
+    return None
+
+
 def report_tool_loss(request: Request, losses: Losses, what: str, why: str) -> None:
     """Report the same loss for each list of tools in the request."""
     if request.tools:
@@ -102,6 +114,15 @@ def report_tool_loss(request: Request, losses: Losses, what: str, why: str) -> N
     for index, item in enumerate(input_items(request)):
         if type(item) is AdditionalTools:
             losses.add(f"input[{index}].tools", what, why)
+
+
+def _write_search(search: WebSearch, losses: Losses) -> UnknownTool:
+    options = search.take(("search_context_size", "user_location"), losses)
+    location = options.get("user_location")
+    if isinstance(location, dict):
+        members = {name: value for name, value in location.items() if name != "type"}
+        options["user_location"] = {"type": "approximate", "approximate": members}
+    return UnknownTool(kind=CHAT_OPTIONS, raw=Raw(codec.encode({"type": CHAT_OPTIONS, SEARCH_OPTIONS: options})))
 
 
 def _function_tool(tool: FunctionToolParam, name: str, path: str, wire: ChatWire, losses: Losses) -> ToolOut:
@@ -177,4 +198,6 @@ def _can_force_call(offered: bool, wire: ChatWire, losses: Losses) -> bool:
     return offered and wire.forced_tools == "native"
 
 
+SEARCH_OPTIONS: Final = "web_search_options"
+SEARCH: Final = ServerSearch(re.compile(CHAT_OPTIONS), _write_search)
 NO_PARAMETERS: Final[dict[str, Any]] = {"type": "object", "properties": {}}

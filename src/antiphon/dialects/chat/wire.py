@@ -114,6 +114,8 @@ class ChatWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     strict_tools: bool = True
     #: Patterns of the types of tools that the server runs itself.
     own_tools: tuple[str, ...] = ()
+    #: Patterns of models with a web search of the server. The searches of other APIs are sent to them in its form.
+    web_search_models: tuple[str, ...] = ()
     #: Whether the server accepts `stream_options.include_usage`.
     stream_usage: bool = True
     #: The form of cache marks: `prompt_cache_breakpoint` on parts, `cache_control` on texts, or none (E-4).

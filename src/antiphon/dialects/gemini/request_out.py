@@ -29,8 +29,9 @@ from antiphon.dialects.common.request_fields import (
 )
 from antiphon.dialects.common.tool_names import GEMINI_NAMES, ToolNames
 from antiphon.dialects.common.unknown_fields import is_handled_by_gateway
+from antiphon.dialects.common.web_search import use_server_search
 from antiphon.dialects.gemini.history_out import history_from_hub
-from antiphon.dialects.gemini.tools_out import OPENAPI_SUBSET, OUTPUT_SUBSET, WIDE_OUTPUT_SUBSET, ToolsFromHub
+from antiphon.dialects.gemini.tools_out import OPENAPI_SUBSET, OUTPUT_SUBSET, SEARCH, WIDE_OUTPUT_SUBSET, ToolsFromHub
 from antiphon.dialects.gemini.wire import (
     PREFIX,
     TOP_LEVEL_FIELDS,
@@ -67,6 +68,7 @@ def request_from_hub(request: Request, wire: GeminiWire = GeminiWire()) -> tuple
     if not history.contents or (history.contents[-1].role == "model" and ends_with_user_message(items)):
         text = text_for_empty_conversation(items, losses)
         history = history._replace(contents=[*history.contents, ContentOut(role="user", parts=[PartOut(text=text)])])
+    request = use_server_search(request, SEARCH, wire.web_search_models, losses)
     tools = translate_tools_once(ToolsFromHub, request, names, wire)
     losses.extend(tools.losses)
     leading_system_texts = [request.instructions] if request.instructions else []

@@ -1,12 +1,13 @@
 """Translates tools and tool choice for a gemini server (TOOL-1, TOOL-2). All functions are in one list of declarations.
 
 Namespaces are flattened, and custom tools become functions with one string parameter. Tools that only this dialect has
-are sent unchanged; hosted tools of other APIs are losses.
+are sent unchanged. Hosted tools of other APIs are losses, except a web search, if the server has one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Sequence
 from typing import Any, Final, assert_never
 
 from msgspec import UNSET, Raw, UnsetType
@@ -19,6 +20,7 @@ from antiphon.dialects.common.placeholders import type_of
 from antiphon.dialects.common.schema_budget import SchemaBudget
 from antiphon.dialects.common.tool_names import ToolNames, ToolRef
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
+from antiphon.dialects.common.web_search import GEMINI_KINDS, ServerSearch, WebSearch, is_search
 from antiphon.dialects.gemini.wire import (
     PREFIX,
     FunctionCallingConfigOut,
@@ -36,6 +38,7 @@ from antiphon.protocol.tools import (
     CustomTool,
     FunctionToolParam,
     JsonSchema,
+    NamespaceTool,
     SpecificCustom,
     SpecificFunction,
     ToolParam,
@@ -110,7 +113,9 @@ class ToolsFromHub:
                 )
                 return
             case _:
-                losses.add(path, f"a tool of type {type_of(tool)!r}", "the API has no equivalent")
+                has_search = self._wire.web_search_models and is_search(tool)
+                why = SEARCH_ALONE if has_search else "the API has no equivalent"
+                losses.add(path, f"a tool of type {type_of(tool)!r}", why)
                 return
         others = {name: raw for name, raw in (tool.extra or {}).items() if _own_name(name) not in NATIVE_MEMBERS}
         report_unknown_fields(Shape(extra=others), path, losses)
@@ -169,6 +174,20 @@ def _own_name(name: str) -> str:
     return name.removeprefix(PREFIX)
 
 
+def _write_search(search: WebSearch, losses: Losses) -> UnknownTool:
+    search.take((), losses)
+    return UnknownTool(kind=SEARCH_KIND, raw=Raw(codec.encode({"type": SEARCH_KIND, "googleSearch": {}})))
+
+
+def _has_no_functions(tools: Sequence[ToolParam]) -> bool:
+    return not any(isinstance(tool, FunctionToolParam | CustomTool | NamespaceTool) for tool in tools)
+
+
+SEARCH_KIND: Final = GEMINI_KINDS[0]
+SEARCH_ALONE: Final = "the search of the server is for some models, and not together with functions"
+#: "Tool use with function calling is unsupported": older models take functions or the search. Newer ones take both only
+#: if the client sends the calls of the search back, which clients of other dialects cannot.
+SEARCH: Final = ServerSearch(re.compile("|".join(GEMINI_KINDS)), _write_search, _has_no_functions)
 #: Function members that only clients of this dialect set: their wire name and our field name.
 NATIVE_MEMBERS: Final = {"response": "response", "responseJsonSchema": "response_json_schema", "behavior": "behavior"}
 MODES: Final = {"auto": "AUTO", "required": "ANY", "none": "NONE"}

@@ -80,6 +80,8 @@ class GeminiWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     json_output: Literal["json_schema", "json_object", "none"] = "json_schema"
     #: Name prefixes of models that accept functions together with structured output.
     json_with_tools: tuple[str, ...] = ("",)
+    #: Patterns of models with a web search of the server. The searches of other APIs are sent to them in its form.
+    web_search_models: tuple[str, ...] = ()
     #: How effort is expressed (RSN-4).
     thinking: Literal["budget", "level", "none"] = "budget"
     #: Name prefixes of models for which `thinking` does not apply: they take a level, or no thinking.

@@ -23,11 +23,12 @@ from antiphon.dialects.common.request_fields import (
 )
 from antiphon.dialects.common.tool_names import MESSAGES_NAMES, ToolNames
 from antiphon.dialects.common.unknown_fields import is_handled_by_gateway
+from antiphon.dialects.common.web_search import use_server_search
 from antiphon.dialects.messages.cache_marks_out import limit_cache_marks
 from antiphon.dialects.messages.history_out import history_from_hub
 from antiphon.dialects.messages.schemas import enforceable_schema
 from antiphon.dialects.messages.thinking_out import THINKING_FIELD, ThinkingFromHub
-from antiphon.dialects.messages.tools_out import tool_choice_from_hub, tools_from_hub
+from antiphon.dialects.messages.tools_out import SEARCH, tool_choice_from_hub, tools_from_hub
 from antiphon.dialects.messages.wire import PREFIX, MessagesWire, RequestOut
 from antiphon.protocol.content import Number
 from antiphon.protocol.losses import Losses
@@ -47,6 +48,7 @@ def request_from_hub(request: Request, wire: MessagesWire = MessagesWire()) -> t
     refuse_several_answers(request)
     losses = Losses()
     names = ToolNames.for_request(request, MESSAGES_NAMES.limited(wire.max_name_length))
+    request = use_server_search(request, SEARCH, wire.web_search_models, losses)
     offered = translate_tools_once(tools_from_hub, request, names, wire)
     losses.extend(offered.losses)
     choice = tool_choice_from_hub(request, offered.by_name, names, losses)

@@ -1,7 +1,8 @@
 """Translates tools and tool choice for a Messages server (TOOL-1, TOOL-2).
 
 Namespaces are flattened, and custom tools become functions with one string parameter (`dialects/common` reverses both).
-Tools that a server of this dialect runs itself are sent unchanged; hosted tools of other APIs are losses.
+Tools that a server of this dialect runs itself are sent unchanged. Hosted tools of other APIs are losses, except a web
+search, if the server has one.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import re
 from collections.abc import Collection, Sequence
 from typing import Any, Final, assert_never
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
 from antiphon.dialects.common import freeform_tools
@@ -19,9 +20,17 @@ from antiphon.dialects.common.placeholders import type_of
 from antiphon.dialects.common.schema_budget import SchemaBudget, SchemaCounter
 from antiphon.dialects.common.tool_names import ToolNames, ToolRef
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
+from antiphon.dialects.common.web_search import (
+    MESSAGES_KINDS,
+    SEARCH_NAME,
+    ServerSearch,
+    WebSearch,
+    is_search_choice,
+)
 from antiphon.dialects.messages.content_out import native_members
 from antiphon.dialects.messages.schemas import enforceable_arguments
 from antiphon.dialects.messages.wire import MessagesWire, ToolChoiceOut, ToolOut
+from antiphon.protocol import codec
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 from antiphon.protocol.tools import (
@@ -104,8 +113,9 @@ def _translate_choice(
         case str():
             return _mode_choice(choice, offered_tools, losses)
         case UnknownToolChoice():
-            name = choice.string_member("name") or ""
-            if choice.kind == "tool" and name in offered_tools:
+            is_search = is_search_choice(choice)
+            name = SEARCH_NAME if is_search else choice.string_member("name") or ""
+            if (is_search or choice.kind == "tool") and name in offered_tools:
                 return ToolChoiceOut(type="tool", name=name)
             losses.add("tool_choice", f"the tool choice {choice.kind!r}", "the API has no equivalent")
             return UNSET
@@ -174,6 +184,20 @@ def _with_fields(tool_out: ToolOut, tool: FunctionToolParam | CustomTool, path: 
     }
 
 
+def _write_search(search: WebSearch, losses: Losses) -> UnknownTool:
+    settings = search.take(SEARCH_SETTINGS, losses)
+    if "allowed_domains" in settings and settings.pop("blocked_domains", None):
+        why = "the API takes allowed or blocked domains, not both"
+        losses.add(search.paths["blocked_domains"], "the blocked domains of the web search", why)
+    tool = {"type": SEARCH_KIND, "name": SEARCH_NAME, **settings}
+    return UnknownTool(kind=SEARCH_KIND, raw=Raw(codec.encode(tool)))
+
+
+def _has_no_own_search(tools: Sequence[ToolParam]) -> bool:
+    """Whether no function of the client has the name of the server's search."""
+    return not any(isinstance(tool, FunctionToolParam | CustomTool) and tool.name == SEARCH_NAME for tool in tools)
+
+
 def _object_schema(schema: JsonSchema, path: str, losses: Losses, counter: SchemaCounter) -> JsonSchema:
     """A schema that servers accept for arguments: an object, no choice at the top, and only valid property names."""
     kind = schema.get("type", "object")
@@ -234,3 +258,7 @@ PROPERTY_NAME: Final = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 #: The types of tools that a server of this dialect runs, or whose schema it knows, contain a date.
 NATIVE_TOOL: Final = re.compile(r"[a-z0-9_]+_20\d{6}|mcp_toolset|tool_search_tool_(regex|bm25)")
 TOOL_FIELDS: Final = frozenset({"cache_control", "eager_input_streaming", "input_examples", "allowed_callers"})
+#: The first version of the search, which all current models have. Source: the provider's page on its web search tool.
+SEARCH_KIND: Final = "web_search_20250305"
+SEARCH_SETTINGS: Final = ("max_uses", "allowed_domains", "blocked_domains", "user_location")
+SEARCH: Final = ServerSearch(MESSAGES_KINDS, _write_search, _has_no_own_search)

@@ -84,6 +84,8 @@ class MessagesWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     json_output: Literal["output_config", "output_format", "none"] = "none"
     #: Whether function tools may set `strict`.
     strict_tools: bool = False
+    #: Patterns of models with a web search of the server. The searches of other APIs are sent to them in its form.
+    web_search_models: tuple[str, ...] = ()
     #: Whether images and documents are accepted; if not, each becomes a text note and a loss.
     images: bool = True
     documents: bool = True

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
@@ -21,6 +21,14 @@ from antiphon.dialects.common.placeholders import type_of
 from antiphon.dialects.common.request_fields import refuse_several_answers
 from antiphon.dialects.common.tool_names import has_additional_tools
 from antiphon.dialects.common.unknown_fields import is_handled_by_gateway
+from antiphon.dialects.common.web_search import (
+    HUB_KINDS,
+    SEARCH_NAME,
+    ServerSearch,
+    WebSearch,
+    is_search_choice,
+    use_server_search,
+)
 from antiphon.dialects.responses.history_out import (
     FOREIGN_PREFIXES,
     FOREIGN_REASON,
@@ -39,7 +47,7 @@ from antiphon.protocol.request import (
     PromptCacheOptions,
     Request,
 )
-from antiphon.protocol.tools import NamespaceTool, ToolParam, UnknownTool, UnknownToolChoice
+from antiphon.protocol.tools import NamespaceTool, ToolParam, UnknownTool, UnknownToolChoice, WebSearchTool
 
 T = TypeVar("T", bound=Struct)
 
@@ -59,6 +67,9 @@ def request_from_hub(request: Request, wire: ResponsesWire = ResponsesWire()) ->
     request = _with_supported_effort(request, wire, losses)
     accepts_marks = matches_any(request.model or "", wire.breakpoint_models)
     request = _with_cache_options(_without_tool_marks(request, losses), accepts_marks, losses)
+    if wire.extension_tools == "keep":
+        request = use_server_search(request, SEARCH, wire.web_search_models, losses)
+        request = _with_search_choice(request, losses)
     has_tools = bool(request.tools)
     tools = FlatTools(request, wire, losses) if wire.extension_tools == "flatten" else NativeTools(request, wire)
     if isinstance(request.input, list):
@@ -162,6 +173,25 @@ def _is_choice_of_messages(request: Request) -> bool:
     return isinstance(request.tool_choice, UnknownToolChoice) and request.tool_choice.kind == "tool"
 
 
+def _write_search(search: WebSearch, losses: Losses) -> WebSearchTool:
+    settings = search.take(SEARCH_SETTINGS, losses)
+    domains: dict[str, Any] = {name: settings.pop(name) for name in DOMAINS if name in settings}
+    return WebSearchTool(filters=domains or UNSET, **settings)
+
+
+def _with_search_choice(request: Request, losses: Losses) -> Request:
+    """A choice of the search in the form of Messages: a required call, if there is no other tool."""
+    tools = request.tools or []
+    if not (
+        _is_choice_of_messages(request) and is_search_choice(request.tool_choice) and SEARCH_NAME in map(type_of, tools)
+    ):
+        return request
+    if len(tools) == 1:
+        return replace(request, tool_choice="required")
+    losses.add("tool_choice", "a forced web search", "the server can force it only if there is no other tool")
+    return replace(request, tool_choice=UNSET)
+
+
 def _own_tools(tools: Sequence[ToolParam], wire: ResponsesWire, losses: Losses) -> list[ToolParam]:
     keeps_deferred = wire.deferred_tools == "keep" or any(type_of(tool) == "tool_search" for tool in tools)
     own_tools: list[ToolParam] = []
@@ -214,6 +244,9 @@ def _without_field(request: Request, name: str, losses: Losses) -> Request:
     return request
 
 
+DOMAINS: Final = ("allowed_domains", "blocked_domains")
+SEARCH_SETTINGS: Final = ("search_context_size", "user_location", *DOMAINS)
+SEARCH: Final = ServerSearch(HUB_KINDS, _write_search)
 ENCRYPTED_REASONING: Final = "reasoning.encrypted_content"
 #: Fields of other dialects, with the name that servers of this API use for them.
 EQUIVALENT_FIELDS: Final = {"gemini:topK": "top_k"}

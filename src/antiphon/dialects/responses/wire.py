@@ -39,6 +39,8 @@ class ResponsesWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     unknown_items: Literal["keep", "drop"] = "keep"
     #: Custom tools, namespaces, hosted tools and `additional_tools`: kept, or turned into functions where possible.
     extension_tools: Literal["keep", "flatten"] = "keep"
+    #: Patterns of models with a web search of the server. The searches of other APIs are sent to them in its form.
+    web_search_models: tuple[str, ...] = ()
     #: Whether the server stores responses. If not, `store` is false, and no ids of responses or conversations are sent.
     stateful: bool = False
     #: Whether encrypted reasoning is always requested. Stateless servers may accept reasoning only in this form.
