@@ -13,13 +13,13 @@ from msgspec.structs import replace
 from antiphon.cli import init
 from antiphon.cli.entry import make_parser
 from antiphon.cli.exits import CommandFailed, InvalidUsage
-from antiphon.cli.local_servers import FoundServer
+from antiphon.cli.local_servers import AnsweringServer
 from antiphon.config import Config, load_config
 from antiphon.config.json_schema import config_schema
 from antiphon.profiles.local_servers import builtin_local_servers
 
 OPENAI = {"OPENAI_API_KEY": "sk-0123456789abcdef"}
-OLLAMA = FoundServer(builtin_local_servers()[0], ["llama3.2:1b", 'odd"name'])
+OLLAMA = AnsweringServer(builtin_local_servers()[0], ["llama3.2:1b", 'odd"name'])
 
 
 def _init(
@@ -117,7 +117,7 @@ def test_init_names_a_file_that_it_cannot_write(tmp_path: Path) -> None:
 def test_init_asks_the_upstreams_for_their_models(tmp_path: Path) -> None:
     out = io.StringIO()
     args = make_parser().parse_args(["init", "--use", "ollama", "-o", str(tmp_path / "lab.toml")])
-    server = FoundServer(replace(builtin_local_servers()[0], base_url="http://127.0.0.1:1/v1"), ["a"])
+    server = AnsweringServer(replace(builtin_local_servers()[0], base_url="http://127.0.0.1:1/v1"), ["a"])
     assert init.run(args, out, io.StringIO(), environ={}, find_servers=lambda _: [server]) == 1
     assert "ollama  the server cannot be reached" in out.getvalue()
     assert f"antiphon serve --config {tmp_path / 'lab.toml'}" in out.getvalue()

@@ -49,7 +49,7 @@ def test_program_with_codex_output_is_served_as_a_model() -> None:
         response = gateway.post(
             {"model": "lab", "messages": [{"role": "user", "content": "Hi"}]}, "/v1/chat/completions"
         ).json()
-    assert response["choices"][0]["message"]["content"] == "Let me look.The greeting is friendlier now."
+    assert response["choices"][0]["message"]["content"] == "Let me look.\n\nThe greeting is friendlier now."
 
 
 @pytest.mark.parametrize(

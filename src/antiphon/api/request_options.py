@@ -111,7 +111,7 @@ def forwarded_headers(dialect: ClientDialect, scope: Scope, upstream: Upstream) 
     return forwarded
 
 
-#: Headers in which agents name their session: Claude Code, Codex and pi, opencode, OpenRouter clients.
+#: Headers in which agents and editors name their session.
 SESSION_HEADERS: Final = (
     b"x-claude-code-session-id",
     b"session_id",

@@ -15,7 +15,7 @@ from msgspec import Struct
 from antiphon.cli.exits import EXIT_CODES, FAILED, OK, CommandFailed, InvalidUsage
 from antiphon.cli.help import HELP_FORMAT
 from antiphon.cli.live_check import check_upstreams, describe_results
-from antiphon.cli.local_servers import FoundServer, find_local_servers
+from antiphon.cli.local_servers import AnsweringServer, find_local_servers
 from antiphon.cli.terminal import TextStyler, one_line
 from antiphon.config import parse_config
 from antiphon.config.json_schema import config_schema
@@ -62,7 +62,7 @@ def run(
     *,
     environ: Mapping[str, str] = os.environ,
     ask: Callable[[str], str] = input,
-    find_servers: Callable[[Mapping[str, str]], list[FoundServer]] = find_local_servers,
+    find_servers: Callable[[Mapping[str, str]], list[AnsweringServer]] = find_local_servers,
 ) -> int:
     if args.output.exists() and not args.force:
         raise InvalidUsage(f"{args.output} exists; replace it with --force, or name another file with -o")
@@ -112,20 +112,20 @@ models = [{", ".join(rules)}]  # names, patterns, and renames
 """
 
 
-def _server_choices(servers: list[FoundServer]) -> list[Choice]:
+def _server_choices(servers: list[AnsweringServer]) -> list[Choice]:
     return [
         Choice(
-            found.server.name,
-            f"Use {found.server.title} at {found.server.base_url} ({len(found.models)} models)?",
-            _server_toml(found),
+            answering.server.name,
+            f"Use {answering.server.title} at {answering.server.base_url} ({len(answering.models)} models)?",
+            _server_toml(answering),
         )
-        for found in servers
+        for answering in servers
     ]
 
 
-def _server_toml(found: FoundServer) -> str:
-    server = found.server
-    rules = [f'{{ from = "{server.name}/*", to = "*" }}', *map(json.dumps, found.models[:MAX_LISTED])]
+def _server_toml(answering: AnsweringServer) -> str:
+    server = answering.server
+    rules = [f'{{ from = "{server.name}/*", to = "*" }}', *map(json.dumps, answering.models[:MAX_LISTED])]
     lines = "".join(f"  {rule},\n" for rule in rules)
     return f"""[[upstreams]]
 name = {json.dumps(server.name)}

@@ -13,24 +13,23 @@ from antiphon.errors import ApiError
 from antiphon.profiles.local_servers import LocalServer, builtin_local_servers
 
 
-class FoundServer(Struct, frozen=True):
+class AnsweringServer(Struct, frozen=True):
     """A server that answered, and its models."""
 
     server: LocalServer
     models: list[str]
 
 
-def find_local_servers(environ: Mapping[str, str], servers: Sequence[LocalServer] | None = None) -> list[FoundServer]:
+def find_local_servers(environ: Mapping[str, str], kinds: Sequence[LocalServer] | None = None) -> list[AnsweringServer]:
     """Ask every usual address for its models, all at once."""
-    kinds = builtin_local_servers() if servers is None else servers
 
-    async def find_all() -> list[FoundServer | None]:
-        return await asyncio.gather(*(_find(server, environ) for server in kinds))
+    async def find_all() -> list[AnsweringServer | None]:
+        return await asyncio.gather(*(_find(server, environ) for server in kinds or builtin_local_servers()))
 
-    return [found for found in asyncio.run(find_all()) if found is not None]
+    return [server for server in asyncio.run(find_all()) if server is not None]
 
 
-async def _find(server: LocalServer, environ: Mapping[str, str]) -> FoundServer | None:
+async def _find(server: LocalServer, environ: Mapping[str, str]) -> AnsweringServer | None:
     client = AsyncClient(
         server.base_url,
         dialect=server.dialect,
@@ -46,4 +45,4 @@ async def _find(server: LocalServer, environ: Mapping[str, str]) -> FoundServer 
         return None
     if server.owner and all(model.owned_by != server.owner for model in models):
         return None
-    return FoundServer(server, [model.id for model in models])
+    return AnsweringServer(server, [model.id for model in models])

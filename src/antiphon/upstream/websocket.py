@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # it imports websockets, so it is imported when a WebSocket i
 MAX_MESSAGE_BYTES: Final = 64 * 1024 * 1024
 MAX_BUFFERED_BYTES: Final = 256 * 1024  # bytes of queued messages; one may be larger
 MAX_REFUSAL_BYTES: Final = 256 * 1024
+SWITCHING_PROTOCOLS: Final = 101
 # Close codes (RFC 6455, 7.4.1)
 NORMAL_CLOSURE: Final = 1000
 MESSAGE_TOO_BIG: Final = 1009
@@ -218,9 +219,9 @@ class _UpgradeResponseReader:
 
     def error_at_end(self) -> Exception:
         """The error if the connection ends here."""
-        if self._headers:
+        if self._headers and self._parser.get_status_code() != SWITCHING_PROTOCOLS:
             return UpgradeRefused(self._parser.get_status_code(), dict(self._headers), bytes(self._body))
-        return UpstreamFault("the server closed the connection without a response", code="upstream_disconnected")
+        return UpstreamFault("the server closed the connection without a whole response", code="upstream_disconnected")
 
     def _invalid_response(self) -> UpstreamFault:
         return UpstreamFault("the server's response to the upgrade is not valid", code="upstream_invalid_response")

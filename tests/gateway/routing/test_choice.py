@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections import Counter
 
 import pytest
@@ -102,18 +101,3 @@ def test_group_has_the_sums_of_its_weights() -> None:
     route = make_route(at("a", weight=2), at("b", weight=3))
     assert make_group(route.targets).weight_sums == (2, 5)
     assert route.targets[0].label == "a/x"
-
-
-@pytest.mark.parametrize("strategy", ["weighted", "least-busy", "fastest"])
-@pytest.mark.parametrize(("count", "limit"), [(3, 10e-6), (1000, 20e-6)])
-def test_choosing_a_target_is_quick(strategy: str, count: int, limit: float) -> None:
-    """The best of several runs, because other processes share the machine."""
-    route = make_route(*(at(f"t{number}") for number in range(count)), strategy=strategy)
-
-    def choose() -> float:
-        started_at = time.perf_counter()
-        for _ in range(200):
-            TargetOrder(route.groups, route.strategy, random.random).next(0.0)
-        return (time.perf_counter() - started_at) / 200
-
-    assert min(choose() for _ in range(50)) < limit

@@ -240,7 +240,7 @@ def _integers(values: dict[str, Any]) -> dict[str, int]:
 
 def _search_result(item: ToolSearchOutput) -> FunctionCallOutputParam:
     names = [key[2] for tool in item.tools for key, _ in _searchable_tools(tool)]
-    text = f"{FOUND_TOOLS} {', '.join(names)}" if names else NO_FOUND_TOOLS
+    text = f"{SEARCH_RESULTS} {', '.join(names)}" if names else NO_SEARCH_RESULTS
     return FunctionCallOutputParam(call_id=item.call_id or "", output=text)
 
 
@@ -324,8 +324,8 @@ CONVERTED_ITEMS: Final = frozenset(
     }
 )
 LOCAL_SHELL_TEXTS: Final = ("working_directory", "user")
-FOUND_TOOLS: Final = "These tools are available now:"
-NO_FOUND_TOOLS: Final = "No tool was found."
+SEARCH_RESULTS: Final = "These tools are available now:"
+NO_SEARCH_RESULTS: Final = "No tool was found."
 _TIMEOUT: Final[JsonSchema] = {"type": "integer", "description": "The time limit in milliseconds."}
 #: The description and the parameters of the function for each kind of tool.
 FUNCTIONS: Final[dict[str, tuple[str, JsonSchema]]] = {

@@ -1,4 +1,4 @@
-"""What callers say about routing, in the words of OpenRouter, Vercel and LiteLLM, and how it changes a route. Pure.
+"""What callers say about routing, in the words of three public gateways, and how it changes a route. Pure.
 
 A caller chooses within what the configuration offers. What is not offered is a loss.
 """
@@ -124,7 +124,7 @@ def _is_routing(name: str, members: dict[str, Raw]) -> bool:
 
 
 def _take_gateway_options(words: dict[str, Any], rest: dict[str, Raw]) -> dict[str, Any]:
-    """Vercel's options of the gateway; options of other providers stay in the body."""
+    """The options for a gateway in `providerOptions`; options of providers stay in the body."""
     options = words.get("providerOptions")
     if options is None:
         return {}
