@@ -325,7 +325,7 @@ def test_types_and_words_of_the_translation_are_kept() -> None:
 
 
 def test_long_name_that_the_server_does_not_take_is_not_kept() -> None:
-    """TOOL-1: the name of a result is mapped like the name of its call."""
+    """The name of a result is mapped like the name of its call."""
     name = "n" * 100
     call = {"role": "model", "parts": [{"functionCall": {"id": "c", "name": name, "args": {}}}]}
     result = {"role": "user", "parts": [{"functionResponse": {"id": "c", "name": name, "response": {"output": "ok"}}}]}

@@ -72,3 +72,18 @@ def test_whole_answer_passes_as_it_came() -> None:
     whole = {**answer({"text": "Hello"}, {"functionCall": {"name": "f", "args": {}}}, finishReason="STOP"), "x": 1}
     body = msgspec.json.encode(whole)
     assert relayed_whole("gemini", REQUEST, body) == body
+
+
+def test_call_that_is_sent_again_is_delivered_once() -> None:
+    call = {"functionCall": {"id": "c1", "name": "f", "args": {"a": 1}}}
+    out, is_relayed = relayed_stream("gemini", REQUEST, encode(answer(call), answer(call, finishReason="STOP")))
+    parts = [part for each in answers_in(out) for part in each["candidates"][0]["content"]["parts"]]
+    assert not is_relayed
+    assert [part for part in parts if "functionCall" in part] == [call]
+
+
+def test_calls_are_delivered_once_before_a_call_that_is_sent_again() -> None:
+    calls: list[Any] = [{"functionCall": {"id": id, "name": "f", "args": {}}} for id in ("c1", "c2")]
+    out, _ = relayed_stream("gemini", REQUEST, encode(answer(*calls), answer(calls[1], finishReason="STOP")))
+    parts = [part for each in answers_in(out) for part in each["candidates"][0]["content"]["parts"]]
+    assert [part["functionCall"]["id"] for part in parts if "functionCall" in part] == ["c1", "c2"]

@@ -25,6 +25,7 @@ from antiphon.protocol.events import (
     CustomInputDelta,
     ErrorEvent,
     ItemAdded,
+    ItemDone,
     OutputTextDelta,
     ReasoningDelta,
     RefusalDelta,
@@ -63,6 +64,8 @@ class LiteralContent(ABC):
     last_frame: ClassVar[sse.Frame | None] = None
     #: Whether clients need the type of an event also as its name.
     names_events_by_type: ClassVar[bool] = False
+    #: Whether the translation of a call is one frame, which is written when the call is complete.
+    has_whole_calls: ClassVar[bool] = False
 
     @abstractmethod
     def pieces(self, value: Any) -> list[Piece] | None:
@@ -134,7 +137,7 @@ class Relay:
 
     def deliver(self, event: StreamEvent | TextRun, translation: bytes) -> bytes:
         """The bytes to send for a hub event: the frames whose content is now confirmed, or the translation."""
-        self._translation.append(translation)
+        self._translation.append(b"" if self._was_relayed(event) else translation)
         if self.is_active:
             # Without frames, the upstream sent a whole answer although a stream was requested.
             self.is_active = self._has_frames and all(_confirm(piece, self._queue) for piece in self._hub_pieces(event))
@@ -147,6 +150,12 @@ class Relay:
         ready = self._take_frames() if self.is_active else b""
         self.is_active = self.is_active and self._queue_size <= MAX_QUEUE_BYTES
         return ready
+
+    def _was_relayed(self, event: StreamEvent | TextRun) -> bool:
+        """Whether the event completes a call whose frame was sent. A queued frame with a part of it is touched."""
+        if not (self.is_active and self._content.has_whole_calls and isinstance(event, ItemDone)):
+            return False
+        return event.output_index in self._call_numbers and not any(frame.is_touched for frame in self._queue)
 
     def _take_frames(self) -> bytes:
         """The queued frames whose content is confirmed. Frames from the finish reason on wait for the end."""

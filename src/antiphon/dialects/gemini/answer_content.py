@@ -26,6 +26,8 @@ from antiphon.protocol.response import Response
 class AnswerContent(LiteralContent):
     """The content of one answer."""
 
+    has_whole_calls = True
+
     def __init__(self, request: Request, wire: GeminiWire, response: Response, model: str | None) -> None:
         del request, wire, response
         self._model = model
