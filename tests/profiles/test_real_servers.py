@@ -140,3 +140,40 @@ def test_encrypted_reasoning_is_not_requested_from_listed_models_without_reasoni
 @pytest.mark.parametrize("model", ["gpt-5", "o3", "ft:o4-mini:acme::1", "our-deployment"])
 def test_encrypted_reasoning_is_requested_from_all_other_models(profile: str, model: str) -> None:
     assert sent(profile, model=model, input="Hi")["include"] == ["reasoning.encrypted_content"]
+
+
+@pytest.mark.parametrize(("effort", "expected"), [("none", "none"), ("low", "high"), ("high", "high")])
+def test_mistral_profile_sends_the_effort_and_the_cache_key(effort: str, expected: str) -> None:
+    """Its models accept two efforts."""
+    body = sent("mistral", input="hi", reasoning={"effort": effort}, prompt_cache_key="k", seed=1, user="u")
+    assert (body["reasoning_effort"], body["prompt_cache_key"]) == (expected, "k")
+    assert not {"seed", "user", "stream_options"} & body.keys()
+
+
+def test_openrouter_profile_sends_what_its_server_takes() -> None:
+    """Its own tools, videos, cache marks, earlier reasoning, and the settings of its routing."""
+    parts = [
+        {"type": "input_text", "text": "hi", "prompt_cache_breakpoint": {"mode": "explicit"}},
+        {"type": "input_video", "video_url": "https://a.example/v.mp4"},
+    ]
+    thought = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]}
+    history = [
+        {"type": "message", "role": "user", "content": parts},
+        thought,
+        {"type": "message", "role": "assistant", "content": "Hello."},
+        {"type": "message", "role": "user", "content": "More."},
+    ]
+    tool = {"type": "openrouter:web_search", "parameters": {"max_results": 3}}
+    settings = {"provider": {"order": ["a"]}, "models": ["b"], "top_k": 5, "reasoning": {"effort": "high"}}
+    body = sent("openrouter", input=history, tools=[tool], **settings)
+    first, answer, _ = body["messages"]
+    assert first["content"][0]["cache_control"] == {"type": "ephemeral"}
+    assert first["content"][1] == {"type": "video_url", "video_url": {"url": "https://a.example/v.mp4"}}
+    assert answer == {"role": "assistant", "content": "Hello.", "reasoning": "Hm."}
+    assert body["tools"] == [tool]
+    assert {name: body[name] for name in ("provider", "models", "top_k")} == {
+        "provider": {"order": ["a"]},
+        "models": ["b"],
+        "top_k": 5,
+    }
+    assert "high" in (body.get("reasoning_effort"), body.get("reasoning", {}).get("effort"))

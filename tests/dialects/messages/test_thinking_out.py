@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from msgspec import Raw
+from msgspec import UNSET, Raw
 from tests.dialects.messages.asking import RICH, ask
 from tests.dialects.messages.test_history_out import assistant, call, output, thought, user
 
@@ -14,7 +14,7 @@ from antiphon.dialects.messages import request_from_hub
 from antiphon.dialects.messages.wire import MessagesWire, ModelThinking
 from antiphon.profiles import load_profile
 from antiphon.protocol.request import ReasoningConfigParam, Request
-from antiphon.protocol.tools import FunctionToolParam
+from antiphon.protocol.tools import FunctionToolParam, SpecificFunction
 
 BUDGET = MessagesWire()
 NONE = MessagesWire(thinking="none")
@@ -149,7 +149,6 @@ def test_adaptive_thinking_stays_beside_a_forced_call_of_newer_models() -> None:
         ("claude-sonnet-9", {"type": "adaptive"}),
         ("other", {"type": "adaptive"}),
         ("claude-opus-4-5", {"type": "disabled"}),
-        ("claude-opus-5-5", None),
     ],
 )
 def test_profile_knows_the_models_whose_calls_can_be_forced(model: str, thinking: Any) -> None:
@@ -158,10 +157,23 @@ def test_profile_knows_the_models_whose_calls_can_be_forced(model: str, thinking
     assert sent(wire, model=model, tools=tools, tool_choice="required")[0][0] == thinking
 
 
-def test_forced_call_cannot_switch_off_a_model_that_always_thinks() -> None:
-    """F-4."""
-    tools = [FunctionToolParam(name="look")]
-    assert sent(ALWAYS, tools=tools, tool_choice="required") == ((None, None), ["thinking"])
+@pytest.mark.parametrize("effort", ["high", None])
+@pytest.mark.parametrize("model", ["claude-opus-5-5", "claude-fable-5", "claude-mythos-5", "claude-mythos-preview"])
+@pytest.mark.parametrize("choice", ["required", SpecificFunction(name="look")])
+def test_model_that_always_thinks_gets_no_forced_call(choice: Any, model: str, effort: Any) -> None:
+    """F-4: the server refuses a forced call, also beside the thinking that no setting asks for."""
+    wire: Any = load_profile("anthropic").wire
+    reasoning = ReasoningConfigParam(effort=effort) if effort else UNSET
+    tools: Any = [FunctionToolParam(name="look")]
+    request = Request(model=model, input="q", reasoning=reasoning, tools=tools, tool_choice=choice)
+    body, losses = ask(request, wire)
+    assert (body["tool_choice"], body.get("thinking")) == ({"type": "auto"}, {"type": "adaptive"} if effort else None)
+    assert [loss.path for loss in losses] == ["tool_choice"]
+
+
+def test_forced_call_is_kept_where_the_model_can_stop_thinking() -> None:
+    body, _ = ask(Request(model="m", input="q", tools=[FunctionToolParam(name="look")], tool_choice="required"), LOW)
+    assert body["tool_choice"] == {"type": "any"}
 
 
 @pytest.mark.parametrize(

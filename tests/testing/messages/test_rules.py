@@ -438,6 +438,11 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         "forces tool use",
         {**choice(type="tool", name="f"), **ADAPTIVE, "model": "claude-opus-4-6"},
     ),
+    "a forced tool of a model that always thinks": (
+        {**choice(type="tool", name="f"), "model": "claude-opus-5-5"},
+        "forces tool use",
+        {**choice(type="auto"), "model": "claude-opus-5-5"},
+    ),
     # The form of the output.
     "an unknown effort": (
         {"output_config": {"effort": "minimal"}},

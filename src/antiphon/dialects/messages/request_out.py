@@ -58,6 +58,7 @@ def request_from_hub(request: Request, wire: MessagesWire = MessagesWire()) -> t
     history = history_from_hub(request, names, wire, losses, system_texts)
     max_tokens = request.max_output_tokens if isinstance(request.max_output_tokens, int) else wire.max_tokens
     thinking = ThinkingFromHub(request, wire, max_tokens, losses)
+    choice = thinking.permitted_choice(choice)
     thinking.disable_if_refused(history, choice)
     settings = _Settings(request, wire, losses, thinking)
     config = settings.output_config(format)

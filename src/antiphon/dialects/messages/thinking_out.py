@@ -50,12 +50,20 @@ class ThinkingFromHub:
     def is_on(self) -> bool:
         return self._type_in_use in ("enabled", "adaptive")
 
+    def permitted_choice(self, choice: ToolChoiceOut | UnsetType) -> ToolChoiceOut | UnsetType:
+        """The tool choice, which cannot force a call if the model always thinks and the server refuses both."""
+        can_force = self._model.forced_tools or not self._always_thinks
+        if not choice or choice.type not in FORCED_CHOICES or can_force:
+            return choice
+        self._losses.add("tool_choice", "a forced tool call", f"{ALWAYS_THINKS}, and the server refuses both together")
+        return replace(choice, type="auto", name=UNSET)
+
     def disable_if_refused(self, history: SystemAndMessages, choice: ToolChoiceOut | UnsetType) -> None:
         """Switch thinking off if the server would refuse the request with it."""
         if not self.is_on:
             return
         can_force = self._model.forced_tools and self._type_in_use == "adaptive"
-        if choice and choice.type in ("any", "tool") and not can_force:
+        if choice and choice.type in FORCED_CHOICES and not can_force:
             self._switch_off("the server refuses it together with a forced tool call")
         elif history.ends_with_assistant:
             self._switch_off("the conversation ends with an assistant message")
@@ -115,6 +123,10 @@ class ThinkingFromHub:
     def _on_type(self) -> ThinkingType | None:
         """The type that switches thinking on."""
         return next((kind for kind in self._model.thinking if kind not in OFF_TYPES), None)
+
+    @property
+    def _always_thinks(self) -> bool:
+        return self._on_type is not None and not self._off_config()
 
     def _off_config(self) -> ThinkingConfigOut | UnsetType:
         """The configuration that switches thinking off; UNSET if there is none."""
@@ -184,5 +196,6 @@ THINKING_FIELD: Final = "messages:thinking"
 MIN_BUDGET: Final = 1024
 NO_THINKING: Final = "the server has no thinking setting"
 ALWAYS_THINKS: Final = "the model always thinks"
+FORCED_CHOICES: Final = ("any", "tool")
 #: Types without thinking, or with the least thinking that the model allows.
 OFF_TYPES: Final = ("disabled", "between_tools")

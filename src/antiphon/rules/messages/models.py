@@ -22,7 +22,8 @@ class ModelRules(Struct, frozen=True):
     efforts: tuple[str, ...] | None
     #: Whether the two highest efforts are refused if thinking is switched off.
     capped: bool = False
-    #: Whether a tool can be forced beside adaptive thinking: from 4.6 on, except for models that always think.
+    #: Whether a tool can be forced beside adaptive thinking: from 4.6 on. A model that always
+    #: thinks takes no forced tool.
     forced: bool = True
 
 

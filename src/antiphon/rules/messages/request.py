@@ -189,7 +189,7 @@ def _check_citations(turns: list[Turn], report: Report) -> None:
 def _excludes_force(body: dict[str, Any], model: ModelRules) -> bool:
     """Whether thinking excludes that a tool is forced."""
     kind = type_of(body.get("thinking"))
-    return kind in THINKING and not (kind == "adaptive" and model.forced)
+    return not model.forced or (kind in THINKING and kind != "adaptive")
 
 
 def _thinks(body: dict[str, Any]) -> bool:
