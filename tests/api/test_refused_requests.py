@@ -32,6 +32,8 @@ def gemini_mode(*names: str) -> dict[str, Any]:
         (RESPONSES_PATH, {**RESPONSES_BODY, "tool_choice": "required"}),
         (RESPONSES_PATH, {**RESPONSES_BODY, **RESPONSES_TOOLS, "tool_choice": OTHER_TOOL}),
         (RESPONSES_PATH, {**RESPONSES_BODY, **RESPONSES_TOOLS, "tool_choice": ALLOWED}),
+        (RESPONSES_PATH, {**RESPONSES_BODY, "tool_choice": "required", "background": True}),
+        (RESPONSES_PATH, {**RESPONSES_BODY, **RESPONSES_TOOLS, "tool_choice": OTHER_TOOL, "background": True}),
         (CHAT.path, {**CHAT.asked, "tool_choice": "required"}),
         (CHAT.path, {**CHAT.asked, **CHAT.tools, "tool_choice": CHAT_TOOL}),
         (CHAT.path, {**CHAT.asked, **CHAT.tools, "tool_choice": CHAT_ALLOWED}),
@@ -101,3 +103,106 @@ def test_chat_stream_options_without_a_stream_are_refused(server: str, options: 
     error = answer.json()["error"]
     assert (answer.status_code, error["code"], error["param"]) == (400, "invalid_value", "stream_options")
     assert error["message"] == "stream_options: allowed only with `stream: true`"
+
+
+def hologram(kind: str = "hologram") -> dict[str, Any]:
+    return {"type": kind, "depth": 3}
+
+
+def typed_message(*parts: Any, **members: Any) -> dict[str, Any]:
+    return {"role": "user", "content": list(parts), **members}
+
+
+RESPONSES_ITEMS = [
+    {"type": "hologram", "depth": 2},  # an item of unknown type is not a part
+    {"role": "assistant", "content": [hologram()]},
+    typed_message({"type": "input_text", "text": "Hi"}, hologram()),
+]
+CHAT_CALL = {"id": "c", "type": "function", "function": {"name": "get_weather", "arguments": "{}"}}
+MESSAGES_CALL = {"type": "tool_use", "id": "c", "name": "get_weather", "input": {"content": [hologram()]}}
+MESSAGES_RESULT = {"type": "tool_result", "tool_use_id": "c", "content": [hologram()]}
+GEMINI_PARTS = {"role": "user", "parts": [{"text": "Hi"}, {"hologram": {"depth": 3}}]}
+UNKNOWN_PARTS = [
+    (RESPONSES_PATH, {"model": "m", "input": RESPONSES_ITEMS}, "input[2].content[1].type"),
+    (
+        RESPONSES_PATH,
+        {
+            "model": "m",
+            "input": [
+                {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+                {"type": "function_call_output", "call_id": "c", "output": [hologram()]},
+            ],
+        },
+        "input[1].output[0].type",
+    ),
+    (
+        CHAT.path,
+        {**CHAT.asked, "messages": [typed_message(EMPTY_PART["content"][0], hologram())]},
+        "messages[0].content[1].type",
+    ),
+    (
+        CHAT.path,
+        {
+            **CHAT.asked,
+            "messages": [
+                *CHAT.asked["messages"],
+                {"role": "assistant", "tool_calls": [CHAT_CALL]},
+                {"role": "tool", "tool_call_id": "c", "content": [hologram()]},
+            ],
+        },
+        "messages[2].content[0].type",
+    ),
+    (MESSAGES.path, {**MESSAGES.asked, "messages": [typed_message(hologram())]}, "messages[0].content[0].type"),
+    (MESSAGES.path, {**MESSAGES.asked, "system": [hologram()]}, "system[0].type"),
+    (
+        MESSAGES.path,
+        {
+            **MESSAGES.asked,
+            "messages": [
+                typed_message({"type": "text", "text": "Hi"}),
+                {"role": "assistant", "content": [MESSAGES_CALL]},
+                typed_message(MESSAGES_RESULT),
+            ],
+        },
+        "messages[2].content[0].content[0].type",
+    ),
+    (GEMINI.path, {"contents": [GEMINI_PARTS]}, "contents[0].parts[1].hologram"),
+]
+CLIENT_OF_PATH = {RESPONSES_PATH: "responses", CHAT.path: "chat", MESSAGES.path: "messages", GEMINI.path: "gemini"}
+
+
+@pytest.mark.parametrize("server", ["responses", "chat", "messages", "gemini", "ollama"])
+@pytest.mark.parametrize(("path", "body", "param"), UNKNOWN_PARTS)
+def test_content_part_of_unknown_type_is_refused_where_it_would_be_translated(
+    path: str, body: Any, param: str, server: str
+) -> None:
+    """ERR-3: a server of the client's dialect gets it."""
+    with running(one_upstream("http://127.0.0.1:9/v1", dialect=server)) as gateway:
+        answer = gateway.post(body, path)
+    if CLIENT_OF_PATH[path] == server:
+        assert answer.status_code == 502  # the request was sent
+        return
+    assert answer.status_code == 400, answer.text
+    error = answer.json()["error"]
+    if "details" in error:
+        assert error["details"][0]["reason"] == "invalid_value"
+        assert error["details"][0]["metadata"] == {"param": param}
+    else:
+        assert (error["code"], error.get("param", param)) == ("invalid_value", param)
+    assert error["message"].startswith(f"{param}: expected one of '")
+    assert "got 'hologram'" in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (RESPONSES_PATH, {"model": "m", "input": [typed_message({"type": "computer_screenshot", "file_id": "f"})]}),
+        (RESPONSES_PATH, {"model": "m", "input": [typed_message(hologram("messages:container_upload"))]}),
+        (CHAT.path, {**CHAT.asked, "messages": [typed_message({"type": "audio_url", "audio_url": {"url": "a"}})]}),
+        (MESSAGES.path, {**MESSAGES.asked, "messages": [typed_message({"type": "container_upload", "file_id": "f"})]}),
+        (GEMINI.path, {"contents": [{"role": "user", "parts": [{"toolResponse": {"id": "c"}}]}]}),
+    ],
+)
+def test_content_part_of_a_type_that_other_dialects_lack_is_a_loss(path: str, body: Any) -> None:
+    with running(one_upstream("http://127.0.0.1:9/v1", dialect="ollama")) as gateway:
+        assert gateway.post(body, path).status_code == 502  # the request was sent

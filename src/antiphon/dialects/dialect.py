@@ -135,6 +135,9 @@ class ClientDialect(Struct, frozen=True, kw_only=True):
     error_from_hub: Callable[[ApiError], tuple[int, bytes]]
     #: The field of a request that has its conversation.
     input_field: str = "messages"
+    #: The types of content parts that the API has; in Gemini's, the members that a part may have. Any other part is
+    #: refused where it would have to be translated. Empty: the API has no such types.
+    part_types: frozenset[str] = frozenset()
     #: Paths of turns.
     turn_paths: tuple[str, ...] = ()
     #: Actions after the model in a path, `/v1/models/<model>:<action>`, which are turns.

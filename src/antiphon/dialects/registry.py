@@ -99,6 +99,7 @@ CHAT: Final = Dialect(
     client=_client(
         "chat",
         chat,
+        part_types=chat.PART_TYPES,
         turn_paths=("/v1/chat/completions",),
         path_prefixes=("/v1/chat/",),
         answer_content=chat.AnswerContent,
@@ -127,6 +128,7 @@ RESPONSES: Final = Dialect(
         "responses",
         responses,
         input_field="input",
+        part_types=responses.PART_TYPES | messages.NATIVE_BLOCKS,
         turn_paths=("/v1/responses",),
         path_prefixes=("/v1/responses",),
     ),
@@ -149,6 +151,7 @@ MESSAGES: Final = Dialect(
     client=_client(
         "messages",
         messages,
+        part_types=messages.PART_TYPES,
         answer_content=messages.AnswerContent,
         turn_paths=("/v1/messages",),
         path_prefixes=("/v1/messages",),
@@ -181,6 +184,7 @@ GEMINI: Final = Dialect(
         "gemini",
         gemini,
         input_field="contents",
+        part_types=gemini.PART_TYPES,
         answer_content=gemini.AnswerContent,
         turn_actions=gemini.TURN_ACTIONS,
         other_actions=("countTokens",),

@@ -47,6 +47,12 @@ def read_client_body(body: ClientBody) -> tuple[Request, Losses]:
     return READERS[body.form](body)
 
 
+def turn_of_body(body: ClientBody) -> bytes:
+    """The turn as the client sent it, without what surrounds it in a request to count tokens."""
+    turn_to_count = CLIENT_DIALECTS[body.dialect].turn_to_count if body.form == "count" else None
+    return body.content if turn_to_count is None else turn_to_count(body.content)
+
+
 def check_input(request: Request, limits: InputLimits, field: str) -> None:
     """Refuses a request with too many items or tools; `field` is the client's name of the list of items."""
     if type(request.input) is list:
@@ -68,9 +74,7 @@ def _read_turn(body: ClientBody) -> tuple[Request, Losses]:
 
 
 def _read_count(body: ClientBody) -> tuple[Request, Losses]:
-    dialect = CLIENT_DIALECTS[body.dialect]
-    content = body.content if dialect.turn_to_count is None else dialect.turn_to_count(body.content)
-    request, losses = request_at_path(body.path, dialect, content)
+    request, losses = request_at_path(body.path, CLIENT_DIALECTS[body.dialect], turn_of_body(body))
     return _without_side_effects(request), losses
 
 

@@ -442,4 +442,6 @@ def groups_by_losses(route: ModelRoute, losses: Mapping[RouteTarget, list[Loss] 
 MAX_COUNTED_TARGETS: Final = 16  # targets of a model whose losses are counted
 MANY_LOSSES: Final = 1_000_000
 #: Errors of a request that another target may not have.
-TARGET_DEPENDENT_CODES: Final = frozenset({"lossy_translation", "unsupported_parameter", "orphan_tool_output"})
+TARGET_DEPENDENT_CODES: Final = frozenset(
+    {"lossy_translation", "unsupported_parameter", "orphan_tool_output", "invalid_value"}
+)

@@ -16,7 +16,7 @@ from antiphon.dialects.common.original_form import without_restored_losses
 from antiphon.dialects.common.refused_reasoning import RefusedPart
 from antiphon.dialects.registry import CLIENT_DIALECTS, SERVER_DIALECTS
 from antiphon.errors import ClientFault
-from antiphon.gateway.client_body import ClientBody, InputLimits, check_input, read_client_body
+from antiphon.gateway.client_body import ClientBody, InputLimits, check_input, read_client_body, turn_of_body
 from antiphon.gateway.compaction import CompactionOpener
 from antiphon.gateway.history import (
     CALLS,
@@ -41,6 +41,7 @@ from antiphon.gateway.restore_reasoning import find_missing_reasoning
 from antiphon.gateway.routing.facts import RequestFacts, facts_of
 from antiphon.gateway.sealing import Seal
 from antiphon.gateway.tool_choice import check_a_tool_is_left, check_tool_choice
+from antiphon.gateway.unknown_parts import check_part_types
 from antiphon.protocol import codec
 from antiphon.protocol.items import ItemParam, ItemReference
 from antiphon.protocol.losses import Loss, Losses
@@ -132,6 +133,8 @@ async def prepare_data(body: ClientBody, host: PreparationHost) -> TurnData:
     directions = await host.direct(outline)
     plan = directions.plan
     check_input(request, directions.limits, CLIENT_DIALECTS[body.dialect].input_field)
+    if body.dialect != plan.profile.dialect and not getattr(plan.wire, "native_types", False):
+        check_part_types(request, CLIENT_DIALECTS[body.dialect], turn_of_body(body))
     if request.model != directions.model or request.generate is not UNSET:
         request = replace(request, model=directions.model, generate=UNSET)
     original = OriginalRequest(body.dialect, body.content) if body.form == "turn" else None

@@ -6,8 +6,10 @@ from antiphon.dialects.chat.request_in import request_to_hub
 from antiphon.dialects.chat.request_out import request_from_hub
 from antiphon.dialects.chat.stream_in import EventsToHub, response_to_hub
 from antiphon.dialects.chat.stream_out import EventsFromHub, response_from_hub
+from antiphon.dialects.chat.wire import PART_TYPES
 
 __all__ = [
+    "PART_TYPES",
     "AnswerContent",
     "EventsFromHub",
     "EventsToHub",

@@ -461,3 +461,14 @@ class RequestIn(Shape, frozen=True, kw_only=True):
     store: bool | None | UnsetType = UNSET
     stream: bool | None | UnsetType = UNSET
     stream_options: dict[str, Any] | None | UnsetType = UNSET
+
+
+#: Types of content parts: the API's own, the forms of other APIs that clients mix in, and those of single servers
+#: (Mistral's documents, references and thinking; the audio, video and embedded images of vLLM; the video of DashScope).
+PART_TYPES: Final = frozenset(
+    {
+        *("text", "image_url", "input_audio", "file", "refusal"),
+        *("input_text", "output_text", "tool_use", "tool_result"),
+        *("document_url", "reference", "thinking", "audio_url", "video_url", "image_embeds", "video", "input_video"),
+    }
+)

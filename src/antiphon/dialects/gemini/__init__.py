@@ -15,9 +15,11 @@ from antiphon.dialects.gemini.request_out import request_from_hub
 from antiphon.dialects.gemini.stream_in import EventsToHub, response_to_hub
 from antiphon.dialects.gemini.stream_out import EventsFromHub, response_from_hub
 from antiphon.dialects.gemini.token_count import count_request, turn_to_count
+from antiphon.dialects.gemini.wire import PART_TYPES
 
 __all__ = [
     "INSTEAD_OF_INTERACTIONS",
+    "PART_TYPES",
     "TURN_ACTIONS",
     "AnswerContent",
     "EventsFromHub",

@@ -329,3 +329,12 @@ def unknown_fields_of(shape: Shape) -> dict[str, Raw]:
 def native_fields_of(shape: Shape) -> dict[str, Raw] | UnsetType:
     """The unknown fields of a shape by their names in the hub; UNSET if there are none."""
     return {PREFIX + name: raw for name, raw in unknown_fields_of(shape).items()} or UNSET
+
+
+#: Members of which a part has one: its content.
+PART_TYPES: Final = frozenset(
+    {
+        *("text", "inlineData", "fileData", "functionCall", "functionResponse", "executableCode"),
+        *("codeExecutionResult", "toolCall", "toolResponse", "audioTranscription"),
+    }
+)

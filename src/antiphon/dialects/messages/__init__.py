@@ -8,9 +8,11 @@ from antiphon.dialects.messages.request_out import request_from_hub
 from antiphon.dialects.messages.stream_in import EventsToHub, response_to_hub
 from antiphon.dialects.messages.stream_out import EventsFromHub, response_from_hub
 from antiphon.dialects.messages.token_count import count_request
-from antiphon.dialects.messages.wire import wire_after_refusal
+from antiphon.dialects.messages.wire import NATIVE_BLOCKS, PART_TYPES, wire_after_refusal
 
 __all__ = [
+    "NATIVE_BLOCKS",
+    "PART_TYPES",
     "AnswerContent",
     "EventsFromHub",
     "EventsToHub",

@@ -28,6 +28,7 @@ from antiphon.dialects.common.unknown_fields import REDUNDANT_FIELDS, report_unk
 from antiphon.dialects.messages.wire import (
     CITATION_SERVER_MEMBERS,
     DOCUMENT_FIELD,
+    NATIVE_BLOCKS,
     PREFIX,
     WEB_CITATION,
     Block,
@@ -288,10 +289,6 @@ NO_EQUIVALENT: Final = "the API has no equivalent"
 TEXT_FIELDS: Final = frozenset({CACHE_CONTROL, "citations"})
 IMAGE_FIELDS: Final = frozenset({CACHE_CONTROL, "transformations"})
 DOCUMENT_FIELDS: Final = frozenset({CACHE_CONTROL, "citations", "context"})
-#: Blocks of this dialect that the hub has no part for, by type.
-NATIVE_BLOCKS: Final = frozenset(
-    {"search_result", "container_upload", "tool_reference", "browser_state", "document", "image"}
-)
 PDF_MEDIA_TYPE: Final = "application/pdf"
 PDF_SIGNATURE: Final = "JVBERi"  # %PDF, in base64
 TEXT_MEDIA_TYPES: Final = frozenset(

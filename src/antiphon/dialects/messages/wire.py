@@ -436,3 +436,16 @@ def block_to_item(kind: str, block: Raw, *, id: str | None = None, status: str =
 def block_from_item(item: UnknownItem) -> Raw | None:
     """The block in an item of `block_to_item`; None for any other item."""
     return item.raw_members().get("block") if item.kind.startswith(PREFIX) else None
+
+
+#: Blocks of this dialect that the hub has no part for, by type.
+NATIVE_BLOCKS: Final = frozenset(
+    {"search_result", "container_upload", "tool_reference", "browser_state", "document", "image"}
+)
+#: Types of content blocks in the input of a user, a system or a tool.
+PART_TYPES: Final = NATIVE_BLOCKS | {
+    *("text", "tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use", "mcp_tool_use"),
+    *("mcp_tool_result", "mcp_tool_listing", "web_search_tool_result", "web_fetch_tool_result"),
+    *("code_execution_tool_result", "bash_code_execution_tool_result", "text_editor_code_execution_tool_result"),
+    *("tool_search_tool_result", "advisor_tool_result", "compaction", "fallback", "tool_addition", "tool_removal"),
+}

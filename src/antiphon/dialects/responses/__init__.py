@@ -6,9 +6,10 @@ from antiphon.dialects.responses.request_out import request_from_hub
 from antiphon.dialects.responses.stream_in import EventsToHub, response_to_hub
 from antiphon.dialects.responses.stream_out import EventsFromHub, complete_usage, response_from_hub, unseal_item
 from antiphon.dialects.responses.token_count import count_request
-from antiphon.dialects.responses.wire import ResponsesWire, wire_after_refusal
+from antiphon.dialects.responses.wire import PART_TYPES, ResponsesWire, wire_after_refusal
 
 __all__ = [
+    "PART_TYPES",
     "EventsFromHub",
     "EventsToHub",
     "ResponsesWire",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
@@ -83,3 +83,12 @@ def wire_after_refusal(wire: ResponsesWire, model: str, refused: RefusedPart) ->
     """Return the options that avoid the refused part, or None if they would not change the request."""
     del model
     return replace(wire, no_reasoning_models=(WILDCARD,)) if refused == "encrypted_reasoning" else None
+
+
+#: Types of content parts, also those that only items of the server's own tools have.
+PART_TYPES: Final = frozenset(
+    {
+        *("input_text", "input_image", "input_file", "input_audio", "input_video", "output_text", "refusal", "text"),
+        *("summary_text", "reasoning_text", "tool_use", "tool_result", "computer_screenshot"),
+    }
+)
