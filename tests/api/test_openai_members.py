@@ -208,6 +208,7 @@ CASES: dict[str, tuple[str, dict[str, Any], list[str], dict[str, Any]]] = {
     ),
     "response": (GEMINI, declared(response={"type": "STRING"}), ["tools[0].response"], {}),
     "behavior": (GEMINI, declared(behavior="BLOCKING"), ["tools[0].behavior"], {}),
+    "video of Gemini": (GEMINI, gemini({"inlineData": {"mimeType": "video/mp4", "data": "AAAA"}}), ["content[1]"], {}),
     "mediaResolution": (
         GEMINI,
         gemini({"inlineData": IMAGE, "mediaResolution": {"level": "MEDIA_RESOLUTION_LOW"}}),

@@ -18,7 +18,7 @@ from tests.running import BOUND, one_upstream, read_all, running, until
 
 from antiphon import testing
 from antiphon.config import Config, KeyConfig, ServerConfig, StoreConfig, TraceConfig
-from antiphon.testing import ChatServer, Gate, turn
+from antiphon.testing import ChatServer, Gate, ResponsesServer, turn
 
 pytestmark = pytest.mark.io
 HELLO = turn(testing.text("Hel", "lo."), testing.usage(5, 2))
@@ -367,6 +367,24 @@ def test_messages_request_with_only_a_web_search_is_refused_by_other_servers() -
     error = MESSAGES.error_in(refused)
     assert error["code"] == "unsupported_parameter"
     assert "'web_search_20250305' is unavailable" in error["message"]
+
+
+@pytest.mark.parametrize("asker", [CHAT, MESSAGES, GEMINI], ids=lambda asker: asker.dialect)
+def test_web_search_of_every_client_is_served_by_a_server_that_has_one(asker: Asker) -> None:
+    """The search of Claude Code forces its only tool."""
+    search: dict[str, Any] = {"type": "web_search_20250305", "name": "web_search"}
+    searches: dict[str, dict[str, Any]] = {
+        "chat": {"web_search_options": {}},
+        "messages": {"tools": [search], "tool_choice": {"type": "tool", "name": "web_search"}},
+        "gemini": {"tools": [{"googleSearch": {}}]},
+    }
+    with ResponsesServer(lambda _: HELLO, strict_fields=True, own_tools=["web_search"]) as upstream:
+        with running(one_upstream(upstream.base_url, dialect="responses", profile="openai")) as gateway:
+            answer = gateway.post({**asker.asked, **searches[asker.dialect]}, asker.path)
+    assert (answer.status_code, asker.text_in(answer.json())) == (200, "Hello.")
+    [received] = upstream.received
+    assert received.json["tools"] == [{"type": "web_search"}]
+    assert received.json.get("tool_choice") == ("required" if asker is MESSAGES else None)
 
 
 @pytest.mark.parametrize("path", ["/v1beta/interactions", "/v1/interactions"])

@@ -126,7 +126,9 @@ def test_claude_code_requests_a_title_in_parallel(behind: Behind, tmp_path: Path
     assert sorted(bool(behind.read(received.json).tools) for received in upstream.received) == [False, True]
 
 
-@pytest.mark.parametrize("behind", [CHAT, RESPONSES], ids=lambda behind: behind.profile)
+@pytest.mark.parametrize(
+    "behind", [CHAT, RESPONSES._replace(profile="open-responses")], ids=lambda behind: behind.profile
+)
 def test_claude_code_web_search_is_reported_as_unavailable(behind: Behind, tmp_path: Path) -> None:
     """REQ-6: its search is a request of its own; an answer without the search would look like results."""
     plan = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -19,6 +21,7 @@ from antiphon.protocol.tools import ToolList, UnknownToolChoice
 
 Json = dict[str, Any]
 
+RECORDINGS: Final = Path(__file__).parents[2] / "recordings"
 FLAT: Final = {"type": "approximate", "city": "Rome", "country": "IT"}
 NESTED: Final = {"type": "approximate", "approximate": {"city": "Rome", "country": "IT"}}
 HI: Final = [{"role": "user", "content": "Hi"}]
@@ -272,6 +275,24 @@ def test_search_beside_functions_reaches_chat_and_messages_servers() -> None:
     assert ([*at_chat["tools"][0]], at_chat["web_search_options"], chat_losses) == (["type", "function"], {}, [])
     at_messages, losses = sent("responses", body, "messages", SERVERS["messages"])
     assert ([tool["name"] for tool in at_messages["tools"]], losses) == (["look", "web_search"], [])
+
+
+ANSWERS: Final[dict[ServerDialectName, str]] = {
+    "chat": "chat/citations.json",
+    "responses": "responses/good_web_search_with_citations_plain.json",
+    "messages": "messages/web_search_with_citations.json",
+    "gemini": "gemini/grounded_with_citations.json",
+}
+
+
+@pytest.mark.parametrize("client", ["chat", "responses", "messages", "gemini"])
+@pytest.mark.parametrize("server", ANSWERS)
+def test_answer_with_citations_reaches_every_client_that_has_a_place_for_them(
+    server: ServerDialectName, client: ServerDialectName
+) -> None:
+    answer = (RECORDINGS / ANSWERS[server]).read_bytes()
+    [address, *_] = re.findall(r"https?://[^\"]+", answer.decode())
+    assert address in translate.response(answer, from_=server, to=client).body.decode()
 
 
 def test_tools_that_requests_share_are_replaced_once() -> None:

@@ -36,6 +36,7 @@ SEALED = {"type": "redacted_thinking", "data": redacted_data("so")}
 PNG = "iVBORw0KGgoAAAAN"
 MARK = {"cache_control": {"type": "ephemeral"}}
 LONG_MARK = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
+SEARCH: dict[str, Any] = {"type": "web_search_20250305", "name": "web_search"}
 TOOL = {"name": "f", "input_schema": {"type": "object", "properties": {"a": {"type": "string"}}}}
 CLOSED = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False}
 BUDGET = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
@@ -382,6 +383,11 @@ RULES: dict[str, tuple[dict[str, Any], str, dict[str, Any]]] = {
         {"tools": [{"type": "web_search_20250305", "name": "a.b"}]},
         "name: String should match",
         {"tools": [{"type": "web_search_20250305", "name": "web_search", "max_uses": 1}]},
+    ),
+    "a search with allowed and blocked domains": (
+        {"tools": [{**SEARCH, "allowed_domains": ["a.example"], "blocked_domains": ["b.example"]}]},
+        "only one of allowed_domains and blocked_domains",
+        {"tools": [{**SEARCH, "allowed_domains": ["a.example"]}]},
     ),
     "two tools of one name": ({"tools": [TOOL, TOOL]}, "must be unique", {"tools": [TOOL, {**TOOL, "name": "g"}]}),
     "a description of null": (tool(description=None), "description: Input should be", tool(description="")),

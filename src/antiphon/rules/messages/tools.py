@@ -58,6 +58,10 @@ def _check_tool(tool: Any, path: str, report: Report) -> str | None:
     # own.
     if HOSTED.fullmatch(kind):
         name = tool.get("name", kind)
+        # Documented for its search and its fetch: a request has allowed or blocked domains, not both.
+        if tool.get("allowed_domains") and tool.get("blocked_domains"):
+            message = "only one of allowed_domains and blocked_domains may be set"
+            refuse(report, "combination", path, message, "the domains are allowed or blocked, not both")
         return name if check_tool_name(name, path, report) else None
     form = form_of(tool) if isinstance(tool, dict) else None
     is_foreign = form not in (None, "input_schema")
