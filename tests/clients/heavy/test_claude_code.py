@@ -126,20 +126,32 @@ def test_claude_code_requests_a_title_in_parallel(behind: Behind, tmp_path: Path
     assert sorted(bool(behind.read(received.json).tools) for received in upstream.received) == [False, True]
 
 
-@pytest.mark.parametrize(
-    "behind", [CHAT, RESPONSES._replace(profile="open-responses")], ids=lambda behind: behind.profile
-)
-def test_claude_code_web_search_is_reported_as_unavailable(behind: Behind, tmp_path: Path) -> None:
+def test_claude_code_web_search_is_reported_as_unavailable(tmp_path: Path) -> None:
     """REQ-6: its search is a request of its own; an answer without the search would look like results."""
     plan = {
         0: turn(call("call_1", "WebSearch", query="weather in Rome")),
         1: turn(testing.text("I cannot search.")),
     }
-    with behind.gateway(plan, statuses=(200, 400)) as (gateway, upstream):
+    with CHAT.gateway(plan, statuses=(200, 400)) as (gateway, upstream):
         events = run_claude(gateway.url, place(tmp_path), tmp_path)
-        [(_, text)] = behind.turns(upstream)[-1].results
+        [(_, text)] = CHAT.turns(upstream)[-1].results
     assert events[-1]["result"] == "I cannot search."
     assert "'web_search_20250305' is unavailable" in text
+
+
+def test_claude_code_web_search_is_served_by_a_server_that_has_one(tmp_path: Path) -> None:
+    def reply(received: ReceivedRequest) -> Reply:
+        if received.json.get("tools") == [{"type": "web_search"}]:
+            return turn(testing.text("It rains in Rome."))
+        if "It rains in Rome." in received.body.decode():
+            return turn(testing.text("Rain."))
+        return turn(call("call_1", "WebSearch", query="weather in Rome"))
+
+    with ResponsesServer(reply, strict_fields=True, own_tools=["web_search"]) as upstream:
+        served = config.UpstreamConfig(name="lab", dialect="responses", base_url=upstream.base_url, profile="openai")
+        with running(config.Config(upstreams=[served])) as gateway:
+            events = run_claude(gateway.url, place(tmp_path), tmp_path)
+    assert events[-1]["result"] == "Rain."
 
 
 @pytest.mark.parametrize("behind", [*SERVERS, GEMINI], ids=lambda behind: behind.profile)
