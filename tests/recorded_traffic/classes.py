@@ -128,6 +128,14 @@ CLASSES: Final = [
         row="`previous_response_id` of a response that the gateway did not store",
     ),
     DifferenceClass(
+        name="only tools of another server",
+        reason="The request offers only tools that its own server runs, and the other server has none of them.",
+        checks=("refused",),
+        client="messages",
+        paths=("400 unsupported_parameter",),
+        row="Messages request all of whose tools the server lacks",
+    ),
+    DifferenceClass(
         name="inner addresses",
         reason="Addresses are removed from the error messages of servers.",
         checks=("error",),
@@ -505,15 +513,6 @@ CLASSES: Final = [
         row="what the profile of the server states",
     ),
     DifferenceClass(
-        name="request: chat effort",
-        reason="The effort is left out for servers whose profile does not have it.",
-        checks=("request",),
-        client="chat",
-        paths=("reasoning_effort",),
-        changes=("missing",),
-        row="what the profile of the server states",
-    ),
-    DifferenceClass(
         name="answers with seals in an envelope",
         reason="The answer is translated, so its seals are in an envelope. The check of seals opens it.",
         checks=SAME,
@@ -568,16 +567,6 @@ CLASSES: Final = [
             *("body.error.details", "body.error.details[]*"),
         ),
         changes=("changed", "added", "added null", "null → string", "number → string", "length"),
-        row="type, code and param of errors",
-    ),
-    DifferenceClass(
-        name="errors in another form",
-        reason="An error that is a text becomes an object, which the SDKs of the dialect parse.",
-        checks=("error",),
-        client="responses",
-        server="responses",
-        paths=("body.error",),
-        changes=("string → object",),
         row="type, code and param of errors",
     ),
     DifferenceClass(

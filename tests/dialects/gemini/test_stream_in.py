@@ -311,6 +311,17 @@ def test_finish_reason_may_be_the_number_of_the_enum(number: int, end: str) -> N
     assert paths(reading.losses) == []
 
 
+@pytest.mark.parametrize(
+    ("traffic", "tier"), [("ON_DEMAND_PRIORITY", "priority"), ("ON_DEMAND", "default"), (1, "default")]
+)
+def test_traffic_type_is_the_service_tier_and_may_be_a_number(traffic: str | int, tier: str) -> None:
+    """REQ-3: as servers with a protobuf library send it."""
+    usage = {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2, "trafficType": traffic}
+    reading = read_frames([frame({**parts({"text": "x"}, finishReason="STOP"), "usageMetadata": usage})])
+    assert reading.summary[-1] == "completed"
+    assert reading.response.service_tier == tier
+
+
 def test_message_beside_a_normal_end_is_no_loss() -> None:
     """F-4: servers describe calls with it."""
     described = parts(call("get_time", {}), finishReason="STOP", finishMessage="Model generated function call(s).")

@@ -143,7 +143,7 @@ class UsageIn(Struct, frozen=True, gc=False, rename="camel"):
     cached_content_token_count: int | None = None
     tool_use_prompt_token_count: int | None = None
     total_token_count: int | None = None
-    traffic_type: str | None = None
+    traffic_type: str | int | None = None  # some servers send enumerations as numbers
 
 
 class Chunk(Struct, frozen=True, gc=False, rename="camel"):
