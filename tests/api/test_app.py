@@ -51,6 +51,8 @@ def test_route_table_lists_every_path_and_which_are_public() -> None:
         "/v1/responses/compact": (["POST"], False),
         "/v1/models": (["GET"], False),
         "/v1/usage": (["GET"], False),
+        "/v1/route": (["POST"], False),
+        "/v1/upstreams": (["GET"], False),
         "/health": (["GET"], True),
         "/livez": (["GET"], True),
         "/readyz": (["GET"], True),

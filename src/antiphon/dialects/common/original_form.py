@@ -208,15 +208,21 @@ class _Merger:
         most = MAX_LOOKAHEAD if self._keeps_turns else 1
         for first in range(start, min(start + MAX_LOOKAHEAD, len(client_list))):
             for end in range(first + 1, min(first + most, len(client_list)) + 1):
-                if not _is_same_role(client_list[end - 1], value):
+                if not self._may_become(client_list[end - 1], value):
                     break
                 if self._reads_as(client_list[first:end], value, read):
                     return first, end
-        if start == len(client_list) or not _is_same_role(client_list[start], value):
+        if start == len(client_list) or not self._may_become(client_list[start], value):
             return start, start
         later = server_list[1:MAX_LOOKAHEAD]
         is_added = any(self._reads_as(client_list[start : start + 1], other, read) for other in later)
         return (start, start) if is_added else (start, start + 1)
+
+    def _may_become(self, client_value: Json, value: Json) -> bool:
+        """Whether an element of the translation may be made of the client's: it has its role, and its type before the
+        profile changes it."""
+        neutral_value = self._neutral_elements.get(id(value), value)
+        return _is_same_role(client_value, value) and _is_same_type(client_value, neutral_value)
 
     def _reads_as(self, client_values: list[Json], value: Json, read: _Read) -> bool:
         own_values = [self._with_stated_form(each, value) for each in client_values]
@@ -285,6 +291,11 @@ def _is_same_role(client_value: Json, server_value: Json) -> bool:
             return bool(client_value.get("role") == server_value.get("role"))
         case _:
             return False
+
+
+def _is_same_type(client_value: dict[str, Json], value: Json) -> bool:
+    """Whether two objects have the same type, or one has none."""
+    return not isinstance(value, dict) or client_value.get("type") in (None, value.get("type"))
 
 
 def _with_words_of(server_value: Json, client_value: Json) -> Json:

@@ -224,10 +224,12 @@ class FlatTools:
             match tool:
                 case FunctionToolParam():
                     name = self._names.wire_name(ToolRef("function", tool.name, namespace))
-                    offered = replace(tool, name=name)
+                    offered = replace(tool, name=name, defer_loading=UNSET)
+                    self._report_deferred(tool, tool_path)
                 case CustomTool():
                     name = self._names.wire_name(ToolRef("custom", tool.name, namespace))
                     offered = self._custom_as_function(tool, name, tool_path)
+                    self._report_deferred(tool, tool_path)
                 case _:
                     self._losses.add(
                         tool_path, f"a tool of type {type_of(tool)!r}", "the server supports only functions"
@@ -259,5 +261,8 @@ class FlatTools:
             description=freeform_tools.description(tool, path, self._losses).strip() or UNSET,
             parameters=freeform_tools.schema("The whole input of the tool as plain text."),
             strict=False,
-            defer_loading=tool.defer_loading,
         )
+
+    def _report_deferred(self, tool: FunctionToolParam | CustomTool, path: str) -> None:
+        if tool.defer_loading:
+            self._losses.add(f"{path}.defer_loading", "deferred loading of the tool", "every tool is offered at once")

@@ -113,8 +113,10 @@ def _is_routing(name: str, members: dict[str, Raw]) -> bool:
     """Whether a member has the form of a word about routing; others of the same name stay in the body."""
     value = msgspec.json.decode(members[name])
     match name:
-        case "models" | "fallbacks":
+        case "models":
             return isinstance(value, list)
+        case "fallbacks":  # objects alone are a field of the Messages API
+            return isinstance(value, list) and any(isinstance(model, str) for model in value)
         case "num_retries":
             return isinstance(value, int) and not isinstance(value, bool)
         case "provider":
