@@ -404,7 +404,9 @@ def _read_gemini(whole: dict[str, Any]) -> Answer:
                 answer.text += text or ""
             case _:
                 answer.others += [name for name in part if name != "thoughtSignature"]
-    answer.others += ["citation"] * bool((candidates[0].get("groundingMetadata") or {}).get("groundingChunks"))
+    has_chunks = bool((candidates[0].get("groundingMetadata") or {}).get("groundingChunks"))
+    has_sources = bool((candidates[0].get("citationMetadata") or {}).get("citationSources"))
+    answer.others += ["citation"] * (has_chunks or has_sources)
     blocked = (whole.get("promptFeedback") or {}).get("blockReason")
     reason = candidates[0].get("finishReason") or blocked
     reason = FINISH_NUMBERS.get(reason, reason)
