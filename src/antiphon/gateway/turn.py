@@ -322,9 +322,8 @@ class UpstreamTurn:
         self.losses.extend(reader.losses)
         terminal_event = next(event for event in last_events if isinstance(event, TerminalEvent))
         if reader.error is not None:
-            failure = reader.error.without_traceback()
-            failure.was_paid = bool(terminal_event.response.output)
-            raise failure
+            reader.error.was_paid = bool(terminal_event.response.output)
+            raise reader.error.without_traceback()  # the raised error is no variable of this frame
         return terminal_event.response
 
     async def _read_error(self, answer: UpstreamResponse, request_body: bytes) -> ApiError:
