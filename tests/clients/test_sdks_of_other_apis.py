@@ -107,7 +107,8 @@ def test_failed_tool_of_an_sdk_is_accepted_by_a_responses_server(api: str) -> No
                 gemini = of_gemini(gateway)
                 answer = gemini.models.generate_content(model="mock-1", contents="Look.", config={"tools": [look]}).text
                 gemini.close()
-            assert {line["losses"] for line in gateway.requests(2)} == {0}
+            # The Gemini SDK sends the schema of the function's result too, for which the server's API has no field.
+            assert {line["losses"] for line in gateway.requests(2)} == {1 if api == "gemini" else 0}
         assert upstream.refusals == []
         results = [item for item in upstream.received[-1].json["input"] if item["type"] == "function_call_output"]
     assert answer == "There is none."

@@ -137,11 +137,14 @@ def test_editor_tests_name_missing_debian_packages_and_stop(tmp_path: Path) -> N
     assert not (tmp_path / "editor").exists()
 
 
-def test_versions_of_the_tools_are_pinned_and_there_is_no_lock_file() -> None:
-    for version in MANIFEST["devDependencies"].values():
+def test_versions_of_the_tools_are_pinned_and_the_lock_file_has_them() -> None:
+    lock = json.loads((EXTENSION / "package-lock.json").read_text(encoding="utf-8"))["packages"]
+    for name, version in MANIFEST["devDependencies"].items():
         assert re.fullmatch(r"\d+\.\d+\.\d+", version)
+        assert lock[f"node_modules/{name}"]["version"] == version
+    assert lock[""]["devDependencies"] == MANIFEST["devDependencies"]
     assert "dependencies" not in MANIFEST
-    assert not [file for file in EXTENSION.iterdir() if "lock" in file.name]
+    assert "npm ci\n" in PAGE  # installs what the lock file says
     types = MANIFEST["devDependencies"]["@types/vscode"]
     assert MANIFEST["engines"]["vscode"] == f"^{types}"
 
