@@ -68,7 +68,7 @@ TESTED_BY = {
     "gateway/test_client_body.py": ["gateway/create_message.py"],
     "gateway/test_prepare_turn.py": ["gateway/remote_preparation.py", "gateway/turn_data.py"],
     "gateway/test_turn.py": ["gateway/context.py"],
-    "gateway/test_worker_pool.py": ["gateway/memory.py", "gateway/worker.py"],
+    "gateway/test_worker_pool.py": ["gateway/worker.py"],
     "gateway/routing/test_attempts.py": ["gateway/routing/records.py"],
     "ops/test_run.py": ["api/serve_api.py"],
     "ops/test_telemetry.py": ["ops/otel.py"],

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from antiphon.dialects.registry import CLIENT_DIALECTS
-from antiphon.errors import ApiError, InvalidValue
+from antiphon.errors import ApiError, InvalidJson, InvalidValue
 from antiphon.gateway.client_body import ClientBody, InputLimits, check_input, read_client_body
 from antiphon.gateway.create_message import InvalidMessage, decode_create_message
 
@@ -136,6 +136,11 @@ def test_invalid_message_names_the_response_that_it_continues(message: bytes, pa
 def test_invalid_message_that_continues_nothing_raises_its_error(message: bytes) -> None:
     with pytest.raises(ApiError):
         decode_create_message(message)
+
+
+def test_message_that_is_no_json_names_the_place_of_the_fault() -> None:
+    with pytest.raises(InvalidJson, match=r"not valid JSON: trailing comma in object \(byte 7\)"):
+        decode_create_message(b'{"a":1,}')
 
 
 def test_message_with_unknown_fields_is_read() -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from antiphon.gateway.fair_queue import FairSlots, FairStarts
+from antiphon.gateway.fair_queue import FairSlots, FairStarts, OwnerQueues
 
 
 def test_one_request_starts_in_each_step_and_owners_take_turns() -> None:
@@ -99,5 +99,22 @@ def test_slot_of_a_cancelled_task_is_free_again() -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
         await asyncio.wait_for(slots.acquire("b"), 5)
+
+    asyncio.run(run())
+
+
+def test_cancelled_waiting_task_is_skipped() -> None:
+    async def run() -> None:
+        unused_turns: list[str] = []
+        queues = OwnerQueues(lambda: unused_turns.append("unused"))
+        cancelled, other = asyncio.create_task(queues.wait("a")), asyncio.create_task(queues.wait("b"))
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        assert queues.wake_next()
+        await asyncio.wait_for(other, 5)
+        assert not queues.wake_next()
+        assert unused_turns == []  # it never had a turn
 
     asyncio.run(run())

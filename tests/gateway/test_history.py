@@ -21,6 +21,7 @@ from antiphon.gateway.history import (
 )
 from antiphon.gateway.recording import ResponseRecorder, input_with_ids, response_from_record
 from antiphon.gateway.sealing import Seal
+from antiphon.gateway.stored_items import LargeHistory, check_local_size
 from antiphon.gateway.turn_data import is_self_contained
 from antiphon.protocol import codec
 from antiphon.protocol.items import Item
@@ -368,3 +369,10 @@ def test_lone_output_beside_a_compaction_is_matched_with_its_stored_call() -> No
         "FunctionCallParam",
         "FunctionCallOutputParam",
     ]
+
+
+def test_size_above_the_local_limit_is_a_large_history() -> None:
+    check_local_size(10, 10)
+    check_local_size(11, None)
+    with pytest.raises(LargeHistory):
+        check_local_size(11, 10)

@@ -169,3 +169,9 @@ def test_missing_configured_key_is_refused_at_first_use(config: Config) -> None:
     with pytest.raises(UnsupportedParameter, match="keys_env"):
         without.check_keys()
     assert without.decrypt("alice", seal(NEW).encrypt("alice", SECRET)) is None
+
+
+def test_keys_are_loaded_for_a_worker() -> None:
+    keys = seal(NEW, OLD).load_keys()
+    assert list(keys) == [NEW, OLD]
+    assert seal(*keys).decrypt("alice", seal(OLD).encrypt("alice", SECRET)) == SECRET

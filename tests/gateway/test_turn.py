@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,8 +15,9 @@ from tests.gateway.scripted import JSON, SSE, ScriptedAnswer, ScriptedTransport,
 from tests.store.stores import open_sqlite_store
 
 from antiphon.config import Config, TraceConfig, UpstreamConfig
+from antiphon.dialects.common.refused_reasoning import RefusedPart
 from antiphon.errors import ApiError, UpstreamFault
-from antiphon.gateway.preparation import prepare_request
+from antiphon.gateway.preparation import RetryRequest, prepare_request, prepare_retry
 from antiphon.gateway.recording import ResponseRecorder, input_with_ids
 from antiphon.gateway.routes import Routes, Target
 from antiphon.gateway.turn import UpstreamTurn, is_json, is_stream
@@ -355,6 +356,50 @@ def test_refused_reasoning_is_dropped_and_the_request_retried(stream: bool) -> N
     assert [loss.path for loss in turn.losses] == ["input"]
     assert codes == ["invalid_encrypted_content"]
     assert turn.prepared.retry_source is None  # an answer may take long, and keeps no history
+
+
+def test_turn_prepared_in_another_process_is_retried_there() -> None:
+    """RSN-3."""
+    turn = begin("responses", input=HISTORY)
+    retry_source, turn.prepared.retry_source = turn.prepared.retry_source, None
+    assert retry_source is not None
+
+    async def retry(refused_parts: Sequence[RefusedPart]) -> RetryRequest | None:
+        return prepare_retry(retry_source, turn.prepared.plan, refused_parts)
+
+    turn.remote_retry = retry
+    transport = ScriptedTransport(ScriptedAnswer([REFUSED], JSON, 400), ScriptedAnswer([RESPONSE], JSON))
+    run(turn.send_request(transport))
+    first, second = [msgspec.json.decode(asked.body)["input"] for asked in transport.asked]
+    assert [item for item in first if item.get("type") != "reasoning"] == second
+    assert [loss.path for loss in turn.losses] == ["input"]
+    assert turn.remote_retry is None  # it holds the client's body
+
+
+def test_refusal_is_raised_if_another_process_prepares_no_retry() -> None:
+    """RSN-3."""
+    turn = begin("responses", input=HISTORY)
+    turn.prepared.retry_source = None
+    asked_parts: list[RefusedPart] = []
+
+    async def no_retry(refused_parts: Sequence[RefusedPart]) -> RetryRequest | None:
+        asked_parts.extend(refused_parts)
+        return None
+
+    turn.remote_retry = no_retry
+    transport = ScriptedTransport(ScriptedAnswer([REFUSED], JSON, 400))
+    with pytest.raises(ApiError, match="could not be verified"):
+        run(turn.send_request(transport))
+    assert asked_parts == ["reasoning"]
+    assert len(transport.asked) == 1
+
+
+def test_refusal_is_raised_if_no_retry_can_be_prepared() -> None:
+    """RSN-3."""
+    turn = begin("responses", input=HISTORY)
+    turn.prepared.retry_source = None
+    with pytest.raises(ApiError, match="could not be verified"):
+        run(turn.send_request(ScriptedTransport(ScriptedAnswer([REFUSED], JSON, 400))))
 
 
 def test_trace_records_a_refusal_of_reasoning(tmp_path: Path) -> None:

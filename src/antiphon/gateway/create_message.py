@@ -10,6 +10,7 @@ from msgspec import UNSET
 from antiphon.errors import ApiError, ClientFault, InvalidJson, MissingField
 from antiphon.protocol import codec
 from antiphon.protocol.codec import decode_json
+from antiphon.protocol.error_messages import fault_from_decode_error
 from antiphon.protocol.request import Request
 
 
@@ -61,9 +62,8 @@ def _decode_object(message: bytes) -> dict[str, Any]:
         return decode_json(message, type=dict[str, msgspec.Raw])
     except msgspec.ValidationError:
         raise InvalidJson("expected a JSON object of type 'response.create', got another JSON value") from None
-    except msgspec.DecodeError:
-        codec.decode_request(message)  # raises with the position of the error
-        raise InvalidJson("the message is not valid JSON") from None
+    except msgspec.DecodeError as error:
+        raise fault_from_decode_error(error, message) from None
 
 
 def _text_in(members: dict[str, Any], name: str) -> str | None:

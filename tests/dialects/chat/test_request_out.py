@@ -10,7 +10,7 @@ from msgspec import Raw
 from tests.generate.chat_bodies import RICH
 from tests.generate.chat_rules import assert_chat_accepts
 
-from antiphon.dialects.chat import request_from_hub
+from antiphon.dialects.chat import request_from_hub, request_to_hub
 from antiphon.dialects.chat.wire import ChatWire
 from antiphon.errors import UnsupportedParameter
 from antiphon.protocol.nesting import MAX_NESTING
@@ -218,3 +218,13 @@ def test_unknown_field_after_stream_options_is_sent() -> None:
     body, losses = request_from_hub(Request(model="m", input="hi", extra=extra), ChatWire())
     assert json.loads(body)["logit_bias"] == {"5": 1}
     assert list(losses) == []
+
+
+def test_json_object_with_a_schema_keeps_its_form_REQ1() -> None:
+    """A chat client's own form, which some servers understand."""
+    format = {"type": "json_object", "schema": {"type": "object", "properties": {"a": {"type": "string"}}}}
+    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "response_format": format}
+    request, _ = request_to_hub(json.dumps(body).encode())
+    sent_body, losses = request_from_hub(request, ChatWire())
+    assert json.loads(sent_body)["response_format"] == format
+    assert [loss.path for loss in losses] == []

@@ -827,3 +827,19 @@ def test_callers_do_not_wait_for_the_batches_before_their_own() -> None:
                     assert loop.time() - start < 1.9  # the second batch alone would end after two seconds
 
     uvloop.run(story())
+
+
+def test_health_names_the_reason_why_the_storage_is_unavailable() -> None:
+    class Unreachable:
+        """Connections to a server that does not answer."""
+
+        answer_timeout = 1.0
+
+        async def fetch(self, _query: str) -> list[Any]:
+            raise StorageUnavailable("the database cannot be reached")
+
+    async def story() -> None:
+        connections: Any = Unreachable()
+        assert await PostgresStore(connections).health() == "the database cannot be reached"
+
+    uvloop.run(story())

@@ -162,3 +162,14 @@ def test_failed_restore_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(ConfigError, match="cannot restore the backup: No space left"):
         restore(target, path)
     assert ids_in(path) == ["resp_1"]
+
+
+def test_backup_that_fails_the_integrity_check_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, target = tmp_path / "a.db", tmp_path / "copy.db"
+    asyncio.run(saved(path, "resp_1"))
+    back_up(path, target)
+    monkeypatch.setattr("antiphon.store.sqlite.backup.fetch", lambda *_: [("row 1 missing from index",)])
+    with pytest.raises(ConfigError, match=r"copy\.db: the backup is damaged: row 1 missing from index"):
+        restore(target, path)
+    assert ids_in(path) == ["resp_1"]
+    assert not (tmp_path / "a.db.before-restore").exists()

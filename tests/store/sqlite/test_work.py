@@ -141,6 +141,31 @@ def test_oversized_append_does_not_fail_others(tmp_path: Path, monkeypatch: pyte
     asyncio.run(go())
 
 
+def test_oversized_end_does_not_fail_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def limited(path: Path, lock_timeout: float, *, is_read_only: bool = False) -> apsw.Connection:
+        db = sqlite_file.connect(path, lock_timeout, is_read_only=is_read_only)
+        db.limit(apsw.SQLITE_LIMIT_LENGTH, 100_000)
+        return db
+
+    monkeypatch.setattr("antiphon.store.sqlite.store.connect", limited)
+
+    async def go() -> None:
+        store = await SqliteStore.open(tmp_path / "a.db")
+        for id in "abcd":
+            await store.enqueue("anna", replace(QUEUED, id=id), [], b"{}")
+        await store.claim("one", 60, 5)
+        ends = [store.finish("one", record(id), [], [], 0, [b"x" * (200_000 if id == "b" else 10)]) for id in "abc"]
+        ends.append(store.finish("one", record("d"), [], [], 7, [b"x"]))
+        outcomes = await asyncio.gather(*ends, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [bool, StorageUnavailable, bool, ValueError]
+        assert await store.events_after("anna", "b", -1) == EventsAfter(events=[], status="queued")
+        assert await store.events_after("anna", "c", -1) == EventsAfter(events=[b"x" * 10], status="completed")
+        assert await store.verify() == []
+        await store.close()
+
+    asyncio.run(go())
+
+
 def test_verify_reports_gaps_between_events(tmp_path: Path) -> None:
     async def go() -> None:
         store = await SqliteStore.open(tmp_path / "a.db")

@@ -198,3 +198,23 @@ def test_save_completes_after_the_event_loop_ended(tmp_path: Path) -> None:
         await store.close()
 
     asyncio.run(look())
+
+
+def test_connection_with_large_cached_statements_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("antiphon.store.sqlite.threads.MAX_STATEMENT_BYTES", 0)
+    connections: list[apsw.Connection] = []
+
+    def create_first(cursor: apsw.Cursor) -> None:
+        connections.append(cursor.connection)
+        cursor.execute("CREATE TABLE first (a)")
+
+    def count_on_new_connection(cursor: apsw.Cursor) -> int:
+        connections.append(cursor.connection)
+        return count_tables(cursor)
+
+    async def scenario(writer: WriterThread) -> None:
+        await writer.run_write(create_first)
+        assert await writer.run_write(count_on_new_connection) == 1
+        assert connections[0] is not connections[1]
+
+    run_with_writer(tmp_path / "a.db", scenario)

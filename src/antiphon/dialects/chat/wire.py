@@ -463,8 +463,8 @@ class RequestIn(Shape, frozen=True, kw_only=True):
     stream_options: dict[str, Any] | None | UnsetType = UNSET
 
 
-#: Types of content parts: the API's own, the forms of other APIs that clients mix in, and those of single servers
-#: (Mistral's documents, references and thinking; the audio, video and embedded images of vLLM; the video of DashScope).
+#: Types of content parts: the API's own, the forms of other APIs that clients mix in, and those of single servers:
+#: documents, references, thinking, audio, video, embedded images.
 PART_TYPES: Final = frozenset(
     {
         *("text", "image_url", "input_audio", "file", "refusal"),

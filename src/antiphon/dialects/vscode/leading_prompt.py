@@ -15,9 +15,9 @@ from typing import Final
 def is_system_prompt(text: str) -> bool:
     """Whether the text begins like a system prompt."""
     beginning = text[:MAX_READ]
-    if headings := HEADINGS.match(beginning):
-        beginning = beginning[headings.end() :]
-    sentence, *others = SENTENCE_END.split(beginning, maxsplit=1)
+    headings = HEADINGS.match(beginning)
+    assert headings is not None  # every part of the pattern is optional
+    sentence, *others = SENTENCE_END.split(beginning[headings.end() :], maxsplit=1)
     if SPEAKS_TO_A_PERSON.search(sentence):
         return False
     if TASK.match(sentence) or ROLE_OF_A_MODEL.match(sentence):
