@@ -80,6 +80,47 @@ def test_chain_that_goes_on_at_another_server_takes_no_ids_along(tmp_path: Path)
     assert [item["type"] for item in received.json["input"]][-2:] == ["function_call", "function_call_output"]
 
 
+@pytest.mark.parametrize("is_stream", [False, True])
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_chain_between_two_servers_of_openai_takes_no_ids_along(
+    is_stored: bool, is_stream: bool, tmp_path: Path
+) -> None:
+    """The second server did not issue the ids, although they have the form of its own."""
+    called = turn(testing.reasoning("Hm."), testing.text("Wait."), testing.tool_call("call_1", "get_weather", "{}"))
+    hello = turn(testing.text("Sunny."))
+    with ResponsesServer([called]) as first, ResponsesServer([hello]) as second:
+        with running(upstreams(tmp_path, a=first, b=second)) as gateway:
+            settings = {"tools": [TOOL], "store": is_stored, "stream": is_stream}
+            answer = gateway.post({"model": "a", "input": [USER], **settings})
+            response = response_of(answer.content) if is_stream else answer.json()
+            assert [item["id"].partition("_")[0] for item in response["output"]] == ["rs", "msg", "fc"]
+            output = {"type": "function_call_output", "call_id": "call_1", "output": "sunny"}
+            if is_stored:
+                chain = {"previous_response_id": response["id"], "input": [output]}
+            else:
+                chain = {"input": [USER, *response["output"], output]}
+            answer = gateway.post({"model": "b", **chain, **settings})
+            assert answer.status_code == 200, answer.text
+        [received] = second.received
+        assert not second.refusals
+    assert [item for item in received.json["input"] if "id" in item] == []
+    assert [item["type"] for item in received.json["input"]][-2:] == ["function_call", "function_call_output"]
+
+
+def test_only_server_of_openai_gets_the_ids_that_it_issued(tmp_path: Path) -> None:
+    """Within a dialect nothing changes: the history of a client that sends it whole."""
+    called = turn(testing.reasoning("Hm."), testing.tool_call("call_1", "get_weather", "{}"))
+    with ResponsesServer([called, turn(testing.text("Sunny."))]) as server:
+        with running(upstreams(tmp_path, a=server)) as gateway:
+            include = ["reasoning.encrypted_content"]
+            settings = {"model": "a", "tools": [TOOL], "store": False, "include": include}
+            response = gateway.post({"input": [USER], **settings}).json()
+            output = {"type": "function_call_output", "call_id": "call_1", "output": "sunny"}
+            assert gateway.post({"input": [USER, *response["output"], output], **settings}).status_code == 200
+        sent_items = server.received[1].json["input"]
+    assert [item["id"] for item in sent_items if "id" in item] == [item["id"] for item in response["output"]]
+
+
 def chat_frame(*calls: Any, **choice: Any) -> bytes:
     delta = {"tool_calls": list(calls)} if calls else {}
     return _frame({"id": "x", "object": "chat.completion.chunk", "choices": [{"index": 0, "delta": delta, **choice}]})

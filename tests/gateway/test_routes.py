@@ -44,6 +44,21 @@ def test_first_matching_upstream_gets_its_own_model_name() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("dialect", "base_url", "item_ids"),
+    [
+        ("chat", "http://two/v1", "own"),
+        ("responses", "http://one/v1", "own"),
+        ("responses", "http://two/v1", "drop"),
+    ],
+)
+def test_server_of_openai_gets_ids_if_no_other_server_issues_ids(dialect: str, base_url: str, item_ids: str) -> None:
+    openai = lab("one", dialect="responses", profile="openai")
+    routes = Routes(Config(upstreams=[openai, lab("two", dialect=dialect, base_url=base_url)]), {}, {})
+    profile = routes.upstream("one").profile
+    assert (profile.wire.item_ids, profile.own_client_wire.item_ids) == (item_ids, item_ids)  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize("is_enabled", [True, False])
 def test_claude_alias_is_routed_like_the_model_that_it_names(is_enabled: bool) -> None:
     """API-5: before the patterns of all upstreams; a name that is an alias of no model is an ordinary name."""

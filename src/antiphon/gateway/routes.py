@@ -155,11 +155,13 @@ class Routes:
 
     def __init__(self, config: Config, environ: Mapping[str, str], addresses: Mapping[str, UpstreamAddress]) -> None:
         #: Without those that lack their keys.
-        self.upstreams = [
-            _make_upstream(config, upstream_config, environ, addresses)
-            for upstream_config in config.upstreams
-            if upstream_config.name in addresses or not upstream_config.lacks_key(environ)
-        ]
+        self.upstreams = _without_shared_ids(
+            [
+                _make_upstream(config, upstream_config, environ, addresses)
+                for upstream_config in config.upstreams
+                if upstream_config.name in addresses or not upstream_config.lacks_key(environ)
+            ]
+        )
         self._config = config
         self._by_name = {upstream.name: upstream for upstream in self.upstreams}
         self._targets: dict[str, Target] = {}
@@ -285,6 +287,27 @@ def _make_upstream(
         key_ring=KeyRing(len(keys)),
         reasoning_maker=profile.wire.maker if profile.wire.wants_reasoning_back else None,
     )
+
+
+def _without_shared_ids(upstreams: list[Upstream]) -> list[Upstream]:
+    """Servers that take only ids that they issued get none if several servers issue ids: an id does not show whose it
+    is."""
+    issuers = {upstream.base_url for upstream in upstreams if _item_ids(upstream) is not None}
+    return upstreams if len(issuers) < 2 else [_without_item_ids(upstream) for upstream in upstreams]
+
+
+def _without_item_ids(upstream: Upstream) -> Upstream:
+    if _item_ids(upstream) != "own":
+        return upstream
+    profile = upstream.profile
+    wires = {name: replace(getattr(profile, name), item_ids="drop") for name in ("wire", "own_client_wire")}
+    return replace(upstream, profile=replace(profile, **wires))
+
+
+def _item_ids(upstream: Upstream) -> str | None:
+    """The ids of items that the upstream takes; None in a dialect without such ids."""
+    ids: str | None = getattr(upstream.profile.wire, "item_ids", None)
+    return ids
 
 
 def _configured_address(upstream_config: UpstreamConfig, environ: Mapping[str, str]) -> UpstreamAddress:

@@ -22,11 +22,13 @@ from antiphon.protocol.items import (
     FunctionCall,
     FunctionCallOutputParam,
     FunctionCallParam,
+    ImageGenerationCall,
     ItemParam,
     ItemReference,
     MessageParam,
     ReasoningParam,
     UnknownItem,
+    WebSearchCall,
 )
 from antiphon.protocol.losses import Loss
 from antiphon.protocol.request import ENCRYPTED_IF_ANY, Request
@@ -48,7 +50,7 @@ WIRES = st.builds(
     ResponsesWire,
     assistant_content=st.sampled_from(["output_text", "input_text"]),
     status_fields=st.sampled_from(["keep", "drop"]),
-    item_ids=st.sampled_from(["keep", "own"]),
+    item_ids=st.sampled_from(["keep", "own", "drop"]),
     phase=st.sampled_from(["keep", "drop"]),
     reasoning=st.sampled_from(["keep", "encrypted_only"]),
     unknown_items=st.sampled_from(["keep", "drop"]),
@@ -531,6 +533,23 @@ def test_server_gets_only_ids_of_items_that_it_can_have_issued(item: ItemParam, 
     assert all("has no output" in loss.what for loss in losses)
     kept, _ = request_from_hub(Request(model="m", input=[item]))
     assert "id" in json.loads(kept)["input"][0]
+
+
+@pytest.mark.parametrize(
+    ("item", "is_sent"),
+    [
+        (MessageParam(role="assistant", content="hi", id=f"msg_{ISSUED}"), False),
+        (ReasoningParam(summary=[], encrypted_content="x", id=f"rs_{ISSUED}"), False),
+        (WebSearchCall(id=f"ws_{ISSUED}", status="completed"), False),
+        (ImageGenerationCall(id=f"ig_{ISSUED}", status="completed"), True),
+        (ImageGenerationCall(id=new_id("ig"), status="completed"), False),
+        (ItemReference(id="mine"), True),
+    ],
+)
+def test_server_gets_no_ids_that_another_server_may_have_issued(item: ItemParam, is_sent: bool) -> None:
+    body, losses = request_from_hub(Request(model="m", input=[item]), ResponsesWire(item_ids="drop"))
+    assert json.loads(body)["input"][0].get("id") == (id_of(item) if is_sent else None)
+    assert not losses
 
 
 def test_item_without_an_id_gets_none() -> None:

@@ -90,8 +90,8 @@ class InputRewriter:
         if self._wire.unpaired_reasoning == "drop":
             placed_items = self._without_unpaired_reasoning(placed_items)
         sent_items = [_with_short_call_id(item) for item in self._with_all_outputs(placed_items)]
-        if self._wire.item_ids == "own":
-            sent_items = [_without_foreign_id(item) for item in sent_items]
+        if self._wire.item_ids != "keep":
+            sent_items = [self._without_foreign_id(item) for item in sent_items]
         return replace(request, input=sent_items)
 
     def _rewrite_item(self, item: ItemParam, path: str) -> ItemParam | None:
@@ -121,6 +121,11 @@ class InputRewriter:
         if self._wire.status_fields == "drop" and getattr(item, "status", UNSET) is not UNSET:
             item = replace(item, status=UNSET)
         return without_foreign_members(without_mark(item, path, self._losses), path, self._losses)
+
+    def _without_foreign_id(self, item: ItemParam) -> ItemParam:
+        """Leave out an id that the server did not issue, or may not have issued."""
+        keeps_id = self._wire.item_ids == "own" or type_of(item) in TYPES_WITH_ID
+        return item if keeps_id and _has_own_id(item) else _without_id(item)
 
     # Messages
 
@@ -351,13 +356,18 @@ def _with_short_call_id(item: ItemParam) -> ItemParam:
     return replace(item, call_id=shorten_call_id(call_id))
 
 
-def _without_foreign_id(item: ItemParam) -> ItemParam:
-    """Leave out the id of an item that a server of this API did not issue: of another form, or made by a gateway."""
+def _has_own_id(item: ItemParam) -> bool:
+    """Whether a server of this API can have issued the id of an item: it has its form, and no gateway made it."""
     id = getattr(item, "id", None)
-    if not isinstance(id, str) or isinstance(item, ItemReference):
-        return item
+    if not isinstance(id, str):
+        return True
     prefix = PREFIX_OF_ITEM.get(type_of(item), "")
-    if id.startswith(prefix) and len(id) <= MAX_ITEM_ID_LENGTH and not GATEWAY_ID.fullmatch(id):
+    return id.startswith(prefix) and len(id) <= MAX_ITEM_ID_LENGTH and not GATEWAY_ID.fullmatch(id)
+
+
+def _without_id(item: ItemParam) -> ItemParam:
+    """The item without its id. The id of a reference is all that it has."""
+    if isinstance(item, ItemReference) or not isinstance(getattr(item, "id", None), str):
         return item
     without_id: ItemParam = replace(item, id=UNSET)
     return without_id
@@ -370,6 +380,13 @@ def _text_of(part: TextPart) -> str:
 MAX_ITEM_ID_LENGTH: Final = 64
 #: The start of ids that servers issue, by the type of the item.
 PREFIX_OF_ITEM: Final = {"message": "msg_", "function_call": "fc_", "custom_tool_call": "ctc_", "reasoning": "rs_"}
+#: Items that the API requires an id of. Codex sends all others without one.
+TYPES_WITH_ID: Final = frozenset(
+    {
+        *("image_generation_call", "file_search_call", "code_interpreter_call", "computer_call"),
+        *("mcp_call", "mcp_list_tools", "mcp_approval_request"),
+    }
+)
 #: The form of ids that a gateway issues, alone and in a group.
 GATEWAY_ID: Final = re.compile(r"[a-z]+_[0-9a-f]{40}(x[0-9a-f]+)?")
 FOREIGN_PREFIXES: Final = tuple(f"{name}:" for name in get_args(ServerDialectName) if name != "responses")

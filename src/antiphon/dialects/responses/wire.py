@@ -21,8 +21,8 @@ class ResponsesWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     assistant_content: Literal["output_text", "input_text"] = "output_text"
     #: The status of items in the history.
     status_fields: Literal["keep", "drop"] = "keep"
-    #: Ids of items in the history: all of them, or only those in the form of ids that the server itself issues.
-    item_ids: Literal["keep", "own"] = "keep"
+    #: Ids of items in the history: all of them, only those in the form of ids that the server itself issues, or none.
+    item_ids: Literal["keep", "own", "drop"] = "keep"
     #: The phase of assistant messages (ITEM-7).
     phase: Literal["keep", "drop"] = "keep"
     #: Reasoning in the history: all of it, or only the encrypted content.
