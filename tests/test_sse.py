@@ -374,3 +374,21 @@ def test_encoded_frame_has_the_form_of_the_specification() -> None:
     assert sse.encode_data(b"{}") == b"data: {}\n\n"
     assert sse.DONE_FRAME == b"data: [DONE]\n\n"
     assert sse.encode_comment("alive") == b": alive\n\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "end"),
+    [
+        ([], [("message_stop", b"{}")]),
+        ([("message_delta", b"{}")], [("message_stop", b"{}")]),
+        ([], [("response.completed", b"{}"), ("", sse.DONE)]),
+        ([("", b"{}"), ("", b"{}")], [("", sse.DONE)]),
+        ([], [("", sse.DONE)]),
+    ],
+)
+def test_piece_is_inserted_before_the_terminal_event(
+    before: list[tuple[str, bytes]], end: list[tuple[str, bytes]]
+) -> None:
+    """F-4: `[DONE]` is the terminal event only of streams whose events have no names."""
+    first, last = (b"".join(sse.encode(Frame(name, data)) for name, data in frames) for frames in (before, end))
+    assert sse.insert_before_end(first + last, b": x\n\n") == first + b": x\n\n" + last

@@ -231,6 +231,15 @@ def encode_comment(text: str = "") -> bytes:
     return b": %b\n\n" % _replace_line_ends(text.encode())
 
 
+def insert_before_end(stream: bytes, piece: bytes) -> bytes:
+    """Puts a piece directly before the terminal event of the encoded frames that end a stream: the last frame, or the
+    one before it if that has a name and only `[DONE]` follows."""
+    *frames, last, _ = stream.split(b"\n\n")
+    if last + b"\n\n" == DONE_FRAME and frames and frames[-1].startswith(b"event:"):
+        last = frames.pop() + b"\n\n" + last
+    return b"".join([frame + b"\n\n" for frame in frames]) + piece + last + b"\n\n"
+
+
 def _replace_line_ends(data: bytes) -> bytes:
     """Replaces line ends by spaces. JSON has line ends only between tokens, where a space is equivalent."""
     return data.replace(b"\r", b" ").replace(b"\n", b" ") if LF in data or CR in data else data

@@ -276,7 +276,15 @@ def test_losses_are_reported_in_a_header_and_on_request_in_an_event() -> None:
                 **{"model": "mock-1", "stream": True, "max_tokens": 9, "tool_choice": {"type": "none"}},
                 "messages": [{"role": "user", "content": "Hi"}],
             },
-            b"event: message_delta",
+            b"event: message_stop",
+        ),
+        (
+            "/v1/chat/completions",
+            {
+                **{"model": "mock-1", "stream": True, "tool_choice": "none", "stream_options": {"include_usage": True}},
+                "messages": [{"role": "user", "content": "Hi"}],
+            },
+            b"data: [DONE]",
         ),
         (
             "/v1beta/models/mock-1:streamGenerateContent?alt=sse",
@@ -309,6 +317,8 @@ def test_losses_after_the_head_of_a_stream_are_in_a_comment_and_in_the_log(
     assert len(comments) == (end is not None)
     if end is not None:
         assert comments[0] + b"\n\n" + end in seen
+        frames_after = sse.Decoder().feed(seen.partition(comments[0])[2])
+        assert len([frame for frame in frames_after if frame.event or end.endswith(frame.data)]) == 1
 
 
 def style_in(stream: str) -> str:

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
+from antiphon import sse
 from antiphon.dialects.common.relay import Relay
 from antiphon.dialects.dialect import EventsFromHub, TextRunFromHub
 from antiphon.errors import ApiError
@@ -208,7 +209,8 @@ class Pipe:
     def _write_end(self, event: TerminalEvent, out: list[bytes]) -> None:
         self._check_grammar(event)
         translation = self._deliver(event, self._from_hub.feed(event) + self._from_hub.finish())
-        out += [self._take_loss_comment(), translation]  # the translation of the end may lose something too
+        comment = self._take_loss_comment()  # the translation of the end may lose something too
+        out.append(sse.insert_before_end(translation, comment) if comment and translation else comment + translation)
 
     def _deliver(self, event: StreamEvent | TextRun, translation: bytes) -> bytes:
         return translation if self._relay is None else self._relay.deliver(event, translation)
