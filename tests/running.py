@@ -18,7 +18,7 @@ import msgspec
 
 from antiphon.api.app import App
 from antiphon.config import Config, Timeouts, UpstreamConfig
-from antiphon.gateway.routes import UpstreamAddress
+from antiphon.gateway.upstreams import UpstreamAddress
 from antiphon.http.connection import HttpProtocol
 from antiphon.ops.logger import Logger
 from antiphon.ops.run import bound_listener, listener_url, uvicorn_config

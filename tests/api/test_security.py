@@ -18,7 +18,7 @@ from antiphon.api.operation import Route
 from antiphon.api.routes import MODEL_ROUTES, RESOURCE_ROUTES, ROUTES
 from antiphon.config import Config, ServerConfig, check_config
 from antiphon.errors import ConfigError
-from antiphon.gateway.routes import dialect_at_path
+from antiphon.gateway.client_body import dialect_at_path
 
 pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 

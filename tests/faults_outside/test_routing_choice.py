@@ -8,7 +8,7 @@ import time
 import pytest
 from tests.gateway.routing.making import at, make_route
 
-from antiphon.gateway.routing.choice import TargetOrder
+from antiphon.gateway.routing.attempts import TargetOrder
 
 pytestmark = pytest.mark.timed
 FACTOR = 3  # between the goal and the bound

@@ -12,7 +12,7 @@ from tests.gateway.scripted import target
 
 from antiphon.dialects.dialect import ServerDialect, ServerDialectName
 from antiphon.dialects.registry import SERVER_DIALECTS
-from antiphon.gateway.routes import Target
+from antiphon.gateway.upstreams import Target
 from antiphon.profiles import load_profile, profile_names
 
 HERE: Final = Path(__file__).parent

@@ -15,8 +15,9 @@ from tests.gateway.scripted import target
 from antiphon.dialects import responses
 from antiphon.dialects.registry import CLIENT_DIALECTS
 from antiphon.errors import ApiError
+from antiphon.gateway.client_body import request_at_path
 from antiphon.gateway.preparation import prepare_request
-from antiphon.gateway.routes import Target, request_at_path
+from antiphon.gateway.upstreams import Target
 from antiphon.protocol import codec
 from antiphon.protocol.request import Request
 

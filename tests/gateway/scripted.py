@@ -8,7 +8,8 @@ from msgspec import Struct
 
 from antiphon.config import Config, Timeouts, UpstreamConfig
 from antiphon.errors import ApiError
-from antiphon.gateway.routes import Routes, Target
+from antiphon.gateway.routes import Routes
+from antiphon.gateway.upstreams import Target
 
 SSE = {"content-type": "text/event-stream"}
 JSON = {"content-type": "application/json"}

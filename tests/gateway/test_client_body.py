@@ -9,7 +9,14 @@ import pytest
 
 from antiphon.dialects.registry import CLIENT_DIALECTS
 from antiphon.errors import ApiError, InvalidJson, InvalidValue
-from antiphon.gateway.client_body import ClientBody, InputLimits, check_input, read_client_body
+from antiphon.gateway.client_body import (
+    ClientBody,
+    InputLimits,
+    check_input,
+    dialect_at_path,
+    is_turn_path,
+    read_client_body,
+)
 from antiphon.gateway.create_message import InvalidMessage, decode_create_message
 
 LIMITS = InputLimits(max_items=3, max_tools=2)
@@ -65,6 +72,26 @@ def refusal(body: ClientBody) -> InvalidValue:
     with pytest.raises(InvalidValue) as caught:
         check_input(request, LIMITS, CLIENT_DIALECTS[body.dialect].input_field)
     return caught.value
+
+
+@pytest.mark.parametrize(
+    ("path", "dialect", "asks"),
+    [
+        ("/v1/responses", "responses", True),
+        ("/v1/chat/completions", "chat", True),
+        ("/v1/messages", "messages", True),
+        ("/v1/messages/count_tokens", "messages", False),
+        ("/v1/vscode/chat", "vscode", True),
+        ("/v1beta/models/m:generateContent", "gemini", True),
+        ("/v1/models/m:streamGenerateContent", "gemini", True),
+        ("/v1/models/m:countTokens", "gemini", False),
+        ("/v1/models", "responses", False),
+        ("/nowhere", "responses", False),
+    ],
+)
+def test_path_determines_the_dialect_and_whether_it_is_a_turn(path: str, dialect: str, asks: bool) -> None:
+    assert dialect_at_path(path).name == dialect
+    assert is_turn_path(path) is asks
 
 
 @pytest.mark.parametrize("dialect", list(PATHS))

@@ -12,7 +12,8 @@ from antiphon.config import Config, ModelConfig, ModelRule, TargetConfig, Upstre
 from antiphon.errors import UpstreamFault
 from antiphon.gateway import model_catalog
 from antiphon.gateway.model_catalog import ModelCatalog
-from antiphon.gateway.routes import Routes, Target
+from antiphon.gateway.routes import Routes
+from antiphon.gateway.upstreams import Target
 
 
 def lab(name: str, *rules: str | ModelRule) -> UpstreamConfig:

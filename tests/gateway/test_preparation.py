@@ -15,8 +15,9 @@ from tests.gateway.scripted import target
 
 from antiphon.dialects.registry import CLIENT_DIALECTS
 from antiphon.errors import ClientFault, UnsupportedParameter
-from antiphon.gateway.preparation import PreparedRequest, TranslationPlan, prepare_request, prepare_retry
-from antiphon.gateway.routes import Target, request_at_path
+from antiphon.gateway.client_body import request_at_path
+from antiphon.gateway.preparation import PreparedRequest, prepare_request, prepare_retry
+from antiphon.gateway.upstreams import Target, TranslationPlan
 from antiphon.protocol import codec
 from antiphon.protocol.items import AdditionalTools, MessageParam
 from antiphon.protocol.request import Request

@@ -1,12 +1,15 @@
-"""`gateway/recording`: the items of a request as they are stored."""
+"""`gateway/recording`: the items of a request as they are stored, and the target that answered."""
 
 from __future__ import annotations
 
 import msgspec
 
 from antiphon.gateway.ids import group_id_of
-from antiphon.gateway.recording import input_with_ids
+from antiphon.gateway.recording import add_target, input_with_ids, stored_target, without_target
+from antiphon.protocol.codec import decode_response, encode
 from antiphon.protocol.items import FunctionCallOutputParam, ItemParam, MessageParam
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import make_initial_response
 from antiphon.protocol.stamps import Stamps
 
 STAMPS = Stamps(lambda prefix: f"{prefix}_1f", lambda: 0)
@@ -32,3 +35,15 @@ def test_items_that_all_have_an_id_need_no_group() -> None:
 
 def test_input_with_ids_of_no_items_is_empty() -> None:
     assert input_with_ids([], STAMPS) == (b"[]", [])
+
+
+def test_stored_head_has_the_target_and_clients_do_not_see_it() -> None:
+    response = make_initial_response(Request(model="m"), id="resp_1", created_at=1)
+    head = encode(response)
+    assert stored_target(head) is None
+    marked = add_target(head, 'up"stream/x')
+    assert stored_target(marked) == 'up"stream/x'
+    assert encode(without_target(decode_response(marked))) == head
+    assert without_target(response) is response
+    other = decode_response(msgspec.json.encode({**msgspec.json.decode(marked), "billing": 1}))
+    assert b'"billing":1' in encode(without_target(other))

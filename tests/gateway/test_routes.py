@@ -1,29 +1,13 @@
-"""`gateway/routes`: the dialect of a path, the target of a model, and which refusals of an upstream's models are remembered."""
+"""`gateway/routes`: the target of a model."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from msgspec import UNSET
 
 from antiphon.config import Config, ModelConfig, ModelRule, ServerConfig, TargetConfig, Timeouts, UpstreamConfig
-from antiphon.dialects.responses import ResponsesWire
 from antiphon.errors import ApiError
-from antiphon.gateway.routes import (
-    LIFETIME,
-    MAX_MODEL_NAME,
-    MAX_MODELS,
-    RefusalMemory,
-    Routes,
-    UpstreamAddress,
-    dialect_at_path,
-    is_turn_path,
-)
-
-WIRE = ResponsesWire(no_reasoning_models=("*",))
+from antiphon.gateway.routes import Routes
+from antiphon.gateway.upstreams import UpstreamAddress
 
 
 def lab(name: str = "lab", **settings: object) -> UpstreamConfig:
@@ -143,89 +127,10 @@ def test_routes_do_not_cache_long_names() -> None:
     assert not routes._targets
 
 
-class Clock:
-    """A clock that the test advances."""
-
-    def __init__(self) -> None:
-        self.seconds = 1000.0
-
-    def __call__(self) -> float:
-        return self.seconds
-
-
-def test_refusal_is_remembered_for_an_hour_and_for_its_model() -> None:
-    clock = Clock()
-    memory = RefusalMemory(clock)
-    memory.remember("m", "encrypted_reasoning", WIRE)
-    refusals = memory.find("m")
-    assert refusals is not None
-    assert (refusals.refused, refusals.wire) == (("encrypted_reasoning",), WIRE)
-    assert memory.find("other") is None
-    clock.seconds += LIFETIME - 1
-    assert memory.find("m") is refusals
-    clock.seconds += 1
-    assert memory.find("m") is None
-
-
-def test_second_refusal_is_remembered_with_the_first() -> None:
-    memory = RefusalMemory(Clock())
-    memory.remember("m", "reasoning", ResponsesWire())
-    memory.remember("m", "encrypted_reasoning", WIRE)
-    memory.remember("m", "encrypted_reasoning", WIRE)
-    refusals = memory.find("m")
-    assert refusals is not None
-    assert (refusals.refused, refusals.wire) == (("reasoning", "encrypted_reasoning"), WIRE)
-
-
-@given(names=st.lists(st.integers(0, 2 * MAX_MODELS), min_size=1, max_size=20))
-def test_refusal_memory_is_limited(names: list[int]) -> None:
-    """The oldest is evicted first, and a repeated refusal becomes the newest."""
-    memory = RefusalMemory(Clock())
-    for number in range(MAX_MODELS):
-        memory.remember(str(number), "encrypted_reasoning", WIRE)
-    order = [str(number) for number in range(MAX_MODELS)]
-    for name in map(str, names):
-        memory.remember(name, "encrypted_reasoning", WIRE)
-        order = [*[other for other in order if other != name][-(MAX_MODELS - 1) :], name]
-    assert [name for name in map(str, range(2 * MAX_MODELS + 1)) if memory.find(name)] == sorted(order, key=int)
-
-
-def test_overlong_model_name_is_not_remembered() -> None:
-    memory = RefusalMemory(Clock())
-    memory.remember("m" * MAX_MODEL_NAME, "encrypted_reasoning", WIRE)
-    memory.remember("m" * (MAX_MODEL_NAME + 1), "encrypted_reasoning", WIRE)
-    assert memory.find("m" * MAX_MODEL_NAME) is not None
-    assert memory.find("m" * (MAX_MODEL_NAME + 1)) is None
-
-
-@pytest.mark.parametrize(
-    ("path", "dialect", "asks"),
-    [
-        ("/v1/responses", "responses", True),
-        ("/v1/chat/completions", "chat", True),
-        ("/v1/messages", "messages", True),
-        ("/v1/messages/count_tokens", "messages", False),
-        ("/v1/vscode/chat", "vscode", True),
-        ("/v1beta/models/m:generateContent", "gemini", True),
-        ("/v1/models/m:streamGenerateContent", "gemini", True),
-        ("/v1/models/m:countTokens", "gemini", False),
-        ("/v1/models", "responses", False),
-        ("/nowhere", "responses", False),
-    ],
-)
-def test_path_determines_the_dialect_and_whether_it_is_a_turn(path: str, dialect: str, asks: bool) -> None:
-    assert dialect_at_path(path).name == dialect
-    assert is_turn_path(path) is asks
-
-
-@pytest.mark.parametrize("model", [UNSET, None, ""])
-def test_request_without_a_model_gets_the_default_model(model: Any) -> None:
+def test_default_model_comes_from_the_configuration() -> None:
     upstreams = [lab(models=["a", "b-*"])]
-    routes = Routes(Config(server=ServerConfig(default_model="b-1"), upstreams=upstreams), {}, {})
-    assert routes.model_or_default(model) == "b-1"
-    assert routes.model_or_default("a") == "a"
-    without_default = Routes(Config(upstreams=upstreams), {}, {})
-    assert not without_default.model_or_default(model)
+    assert Routes(Config(server=ServerConfig(default_model="b-1"), upstreams=upstreams), {}, {}).default_model == "b-1"
+    assert Routes(Config(upstreams=upstreams), {}, {}).default_model is None
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from antiphon.errors import ApiError
 from antiphon.gateway.client_body import ClientBody
 from antiphon.gateway.history import HistorySource
 from antiphon.gateway.prepare_turn import prepare_turn
-from antiphon.gateway.routes import Target
+from antiphon.gateway.upstreams import Target
 from antiphon.http.asgi import JSON
 from antiphon.http.exchange import Exchange, losses_header
 from antiphon.ops.services import Services

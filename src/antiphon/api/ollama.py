@@ -8,7 +8,7 @@ from msgspec import Struct
 from antiphon import __version__
 from antiphon.dialects import ollama
 from antiphon.errors import MissingField
-from antiphon.gateway.routes import Target
+from antiphon.gateway.upstreams import Target
 from antiphon.http.asgi import JSON
 from antiphon.http.exchange import Exchange
 from antiphon.ops.services import Services

@@ -11,8 +11,9 @@ from antiphon.dialects.dialect import ClientDialect
 from antiphon.dialects.registry import CLIENT_DIALECTS, HUB_DIALECT
 from antiphon.dialects.responses.stream_out import EventStyle, SelectableEventStyle
 from antiphon.errors import ClientFault
-from antiphon.gateway.routes import Upstream, dialect_at_path
-from antiphon.gateway.routing.wishes import RoutingWishes, has_routing_words, take_wishes
+from antiphon.gateway.client_body import dialect_at_path
+from antiphon.gateway.routing.wishes import ROUTING_WORDS, RoutingWishes, take_wishes
+from antiphon.gateway.upstreams import Upstream
 from antiphon.http.asgi import Scope, first_header, header_values
 from antiphon.ops.services import Services
 from antiphon.profiles.client_headers import CLIENT_HEADERS
@@ -55,7 +56,7 @@ def agent_session(scope: Scope) -> str | None:
 def requested_routing(services: Services, body: bytes) -> tuple[bytes, RoutingWishes | None]:
     """The body without its words about routing, and what they say. They stay in the body if they name no upstream and
     no model of this gateway: then they are for a router behind it."""
-    if not has_routing_words(body):
+    if not any(map(body.__contains__, ROUTING_WORDS)):
         return body, None
     rest, wishes = take_wishes(body)
     if wishes is None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from antiphon.api.app import App
 from antiphon.api.routes import openapi_document
 from antiphon.config import Config
-from antiphon.gateway.routes import UpstreamAddress
+from antiphon.gateway.upstreams import UpstreamAddress
 from antiphon.http.connection import HttpProtocol
 from antiphon.ops.logger import Logger
 from antiphon.ops.run import Announce, OpenTransport, make_garbage_collection_rare, run_server

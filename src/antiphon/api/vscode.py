@@ -17,7 +17,7 @@ from antiphon.api.count_tokens import count_body_tokens
 from antiphon.dialects import vscode
 from antiphon.dialects.common.token_estimate import estimate_items, estimate_text
 from antiphon.gateway.model_catalog import Model
-from antiphon.gateway.routes import Target
+from antiphon.gateway.upstreams import Target
 from antiphon.http.asgi import JSON
 from antiphon.http.exchange import Exchange
 from antiphon.ops.services import Services

@@ -1,4 +1,5 @@
-"""The body of a client's request, and how it is read: from bytes to a hub request, within the limits of one request.
+"""A client's request as it came: the dialect of its path, and how its body is read, from bytes to a hub request,
+within the limits of one request.
 
 Pure, so that a large body can be read in another process.
 """
@@ -11,11 +12,10 @@ from typing import Final, Literal
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from antiphon.dialects.dialect import ClientDialectName
-from antiphon.dialects.registry import CLIENT_DIALECTS
+from antiphon.dialects.dialect import ClientDialect, ClientDialectName
+from antiphon.dialects.registry import CLIENT_DIALECTS, HUB_DIALECT
 from antiphon.errors import InvalidValue
 from antiphon.gateway.create_message import decode_create_message
-from antiphon.gateway.routes import request_at_path
 from antiphon.protocol import codec
 from antiphon.protocol.items import CompactionTrigger
 from antiphon.protocol.losses import Losses
@@ -40,6 +40,29 @@ class InputLimits(Struct, frozen=True, kw_only=True):
 
     max_items: int
     max_tools: int
+
+
+def dialect_at_path(path: str) -> ClientDialect:
+    """The dialect of a path. Unknown paths have one too: it sets the form of the error."""
+    for prefix, dialect in PREFIXES:
+        if path.startswith(prefix):
+            return dialect
+    action = path.rpartition(":")[2] if path.startswith("/v1/models/") else ""
+    return ACTIONS.get(action, HUB_DIALECT)
+
+
+def is_turn_path(path: str) -> bool:
+    """Whether requests to a path are turns."""
+    return path in TURN_PATHS or path.endswith(TURN_SUFFIXES)
+
+
+def request_at_path(path: str, dialect: ClientDialect, body: bytes) -> tuple[Request, Losses]:
+    """The hub request for a body sent to a path. Only Responses requests are stored by default."""
+    read = dialect.request_at_path
+    request, losses = dialect.request_to_hub(body) if read is None else read(path, body)
+    if dialect is not HUB_DIALECT and request.store in (UNSET, None):
+        request = replace(request, store=False)
+    return request, losses
 
 
 def read_client_body(body: ClientBody) -> tuple[Request, Losses]:
@@ -107,4 +130,12 @@ READERS: Final[dict[BodyForm, Callable[[ClientBody], tuple[Request, Losses]]]] =
     "count": _read_count,
     "message": _read_message,
     "stored": _read_stored,
+}
+PREFIXES: Final = tuple((prefix, dialect) for dialect in CLIENT_DIALECTS.values() for prefix in dialect.path_prefixes)
+TURN_PATHS: Final = frozenset(path for dialect in CLIENT_DIALECTS.values() for path in dialect.turn_paths)
+TURN_SUFFIXES: Final = tuple(f":{action}" for dialect in CLIENT_DIALECTS.values() for action in dialect.turn_actions)
+ACTIONS: Final = {
+    action: dialect
+    for dialect in CLIENT_DIALECTS.values()
+    for action in (*dialect.turn_actions, *dialect.other_actions)
 }

@@ -16,10 +16,10 @@ from antiphon.errors import ApiError, UpstreamFault
 from antiphon.gateway.compaction import CompactionContents, fingerprint, select_verbatim_items
 from antiphon.gateway.conversation_steps import is_user_message
 from antiphon.gateway.preparation import prepare_request
-from antiphon.gateway.routes import Target
 from antiphon.gateway.sealing import Seal
 from antiphon.gateway.transcript import make_transcript
 from antiphon.gateway.turn import UpstreamTurn
+from antiphon.gateway.upstreams import Target
 from antiphon.protocol.content import (
     Content,
     ContentParam,

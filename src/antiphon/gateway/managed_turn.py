@@ -19,9 +19,9 @@ from antiphon.errors import ApiError, ClientFault
 from antiphon.gateway.compactor import CompactionResult, Compactor, add_usage, compaction_usage
 from antiphon.gateway.preparation import PreparedRequest, prepare_request
 from antiphon.gateway.recording import Recorder
-from antiphon.gateway.routes import Target
 from antiphon.gateway.truncation import input_token_limit, truncate_request
 from antiphon.gateway.turn import UpstreamTurn
+from antiphon.gateway.upstreams import Target
 from antiphon.protocol import codec
 from antiphon.protocol.events import (
     ItemAdded,

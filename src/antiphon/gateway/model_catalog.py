@@ -17,7 +17,8 @@ from antiphon.config import ModelRule, UpstreamConfig
 from antiphon.config.model_rules import is_pattern, upstream_model_name
 from antiphon.errors import ApiError
 from antiphon.gateway.context_size import context_size_in
-from antiphon.gateway.routes import Routes, Target, Upstream
+from antiphon.gateway.routes import Routes
+from antiphon.gateway.upstreams import Target, Upstream
 from antiphon.protocol.codec import decode_json
 from antiphon.upstream.body import read_body
 from antiphon.upstream.transport import Transport

@@ -18,7 +18,7 @@ from antiphon.dialects.common.request_fields import refuse_several_answers
 from antiphon.dialects.dialect import ClientDialectName
 from antiphon.dialects.registry import CLIENT_DIALECTS, SERVER_DIALECTS, Wire
 from antiphon.errors import UnsupportedParameter
-from antiphon.profiles import Profile
+from antiphon.gateway.upstreams import TranslationPlan
 from antiphon.protocol.items import AdditionalTools, ItemParam, ReasoningParam, ToolSearchOutput
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request, input_items
@@ -29,15 +29,6 @@ OFFERING_ITEMS: Final = frozenset({AdditionalTools, ToolSearchOutput})
 GATEWAY_PARAMETERS: Final[dict[str, Any]] = dict.fromkeys(
     ("previous_response_id", "conversation", "background", "generate", "context_management"), UNSET
 )
-
-
-class TranslationPlan(Struct, frozen=True, kw_only=True):
-    """How a request is translated for its upstream."""
-
-    model: str  # the upstream's name for the model
-    profile: Profile
-    wire: Wire  # the profile's wire options without parts that the upstream refused for this model
-    is_stored: bool = False  # whether the gateway stores the response
 
 
 class OriginalRequest(Struct, frozen=True):

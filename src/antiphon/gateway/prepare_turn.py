@@ -24,18 +24,15 @@ from antiphon.gateway.history import HistorySource, PastTurns
 from antiphon.gateway.managed_turn import ManagedTurn
 from antiphon.gateway.pipe import Pipe
 from antiphon.gateway.preparation import RetryRequest
-from antiphon.gateway.recording import ResponseRecorder
+from antiphon.gateway.recording import ResponseRecorder, stored_target
 from antiphon.gateway.remote_preparation import HostAnswers, prepare_data_remotely, prepare_retry_remotely
 from antiphon.gateway.request_scope import RequestLog
-from antiphon.gateway.routes import Target, Upstream
-from antiphon.gateway.routing.attempts import TurnAttempts
-from antiphon.gateway.routing.choice import ModelRoute, RouteGroup, RouteTarget, make_group
+from antiphon.gateway.routing.attempts import ModelRoute, RouteGroup, RouteTarget, TurnAttempts, make_group
 from antiphon.gateway.routing.facts import RequestFacts
 from antiphon.gateway.routing.stickiness import (
     Session,
     cache_seconds,
     make_session,
-    stored_target,
     target_with_label,
 )
 from antiphon.gateway.routing.wishes import RoutingWishes, apply_wishes
@@ -43,6 +40,7 @@ from antiphon.gateway.sealing import Seal
 from antiphon.gateway.stored_items import LargeHistory
 from antiphon.gateway.turn import UpstreamTurn
 from antiphon.gateway.turn_data import Directions, TurnData, TurnOutline, prepare_data
+from antiphon.gateway.upstreams import Target, Upstream
 from antiphon.gateway.worker_pool import LARGE_INPUT
 from antiphon.protocol.losses import Loss
 from antiphon.protocol.stamps import Stamps
@@ -269,7 +267,7 @@ class GatewayHost:
 
     async def direct(self, outline: TurnOutline) -> Directions:
         services = self._services
-        model = services.routes.model_or_default(outline.model)
+        model = outline.model or services.routes.default_model
         self._log_entry.model = model
         self.archive = replace(self._history_source_for(outline), max_local_bytes=LARGE_INPUT)
         if self.attempts is None:
@@ -297,7 +295,7 @@ class GatewayHost:
 
     async def has_choice(self, model: str | None) -> bool:
         return self._wishes is not None or self._services.router.has_choice(
-            self._services.routes.model_or_default(model)
+            model or self._services.routes.default_model
         )
 
     def _is_strict(self, target: Target) -> bool:

@@ -5,15 +5,18 @@ client. The record is committed before the client receives the end, so a finishe
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from functools import partial
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
+import msgspec
+from msgspec import Raw
 from msgspec.structs import replace
 
 from antiphon.gateway.conversation import JoinedConversation, make_addition
 from antiphon.gateway.ids import GROUP_PREFIX, group_item_id, id_of, with_id
-from antiphon.gateway.routing.stickiness import add_target, without_target
 from antiphon.protocol import codec
+from antiphon.protocol.codec import decode_json
 from antiphon.protocol.items import CustomToolCallParam, FunctionCallParam, Item, ItemParam
 from antiphon.protocol.response import Response
 from antiphon.protocol.stamps import Stamps
@@ -73,12 +76,13 @@ class ResponseRecorder:
 
     def make_record(self, response: Response) -> tuple[ResponseRecord, list[str], list[str]]:
         """The record for the store, the ids of its items and the ids of its calls."""
+        head = codec.encode(replace(response, output=[]))
         record = ResponseRecord(
             id=response.id,
             previous=response.previous_response_id,
             created_at=response.created_at,
             status=response.status,
-            head=add_target(codec.encode(replace(response, output=[])), self.answered_by),
+            head=add_target(head, self.answered_by) if self.answered_by else head,
             input=self._input,
             output=codec.encode(response.output),
         )
@@ -131,4 +135,26 @@ def queued_response(record: ResponseRecord) -> Response:
     return replace(response_from_record(record), status=ResponseStatus.QUEUED)
 
 
+def add_target(head: bytes, label: str) -> bytes:
+    """The head of a response with the target that answered."""
+    member = b'"%b":' % TARGET_MEMBER.encode()
+    return b"%b,%b%b}" % (head[:-1], member, msgspec.json.encode(label))
+
+
+def stored_target(head: bytes) -> str | None:
+    """The target in the head of a stored response."""
+    label = decode_json(head, type=dict[str, Any]).get(TARGET_MEMBER)
+    return label if isinstance(label, str) else None
+
+
+def without_target(response: Response) -> Response:
+    """The response as clients see it."""
+    extra: Mapping[str, Raw] = response.extra or {}
+    if TARGET_MEMBER not in extra:
+        return response
+    return replace(response, extra={name: raw for name, raw in extra.items() if name != TARGET_MEMBER})
+
+
+#: The member of a stored head that names the target; clients do not see it.
+TARGET_MEMBER: Final = "antiphon:target"
 CALLS: Final = (FunctionCallParam, CustomToolCallParam)

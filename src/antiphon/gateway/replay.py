@@ -22,11 +22,12 @@ from antiphon.dialects.dialect import ClientDialect, EventsFromHub
 from antiphon.dialects.registry import HUB_DIALECT, SERVER_DIALECTS
 from antiphon.dialects.responses.stream_out import EVENT_STYLES, EventStyle
 from antiphon.errors import AntiphonError, ApiError, UpstreamFault
+from antiphon.gateway.client_body import dialect_at_path, request_at_path
 from antiphon.gateway.pipe import Pipe
 from antiphon.gateway.preparation import OriginalRequest, prepare_request
-from antiphon.gateway.routes import Target, Upstream, dialect_at_path, request_at_path
 from antiphon.gateway.turn import OMISSIONS_NOTE, UpstreamTurn, is_json
 from antiphon.gateway.turn_data import is_self_contained
+from antiphon.gateway.upstreams import Target, Upstream
 from antiphon.profiles import load_profile
 from antiphon.protocol import codec
 from antiphon.protocol.losses import Losses

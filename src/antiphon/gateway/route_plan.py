@@ -9,9 +9,9 @@ from msgspec import Meta, Struct
 from antiphon.errors import ApiError, ClientFault
 from antiphon.gateway.context import GatewayContext
 from antiphon.gateway.prepare_turn import TurnPreparer, groups_by_losses
-from antiphon.gateway.routing.choice import ModelRoute, RouteTarget
+from antiphon.gateway.routing.attempts import ModelRoute, RouteTarget
 from antiphon.gateway.routing.facts import RequestFacts, find_obstacle
-from antiphon.gateway.routing.health import Health
+from antiphon.gateway.upstreams import Health
 from antiphon.protocol.losses import Loss
 
 

@@ -22,7 +22,7 @@ from antiphon.errors import ApiError, ClientFault, OriginalError, UpstreamFault
 from antiphon.gateway.pipe import Pipe
 from antiphon.gateway.preparation import PreparedRequest, RetryRequest, prepare_retry
 from antiphon.gateway.recording import Recorder
-from antiphon.gateway.routes import Target
+from antiphon.gateway.upstreams import Target
 from antiphon.protocol import codec
 from antiphon.protocol.events import StreamEvent, TerminalEvent, TextRun
 from antiphon.protocol.fold import replay_response

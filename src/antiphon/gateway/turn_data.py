@@ -28,20 +28,14 @@ from antiphon.gateway.history import (
 )
 from antiphon.gateway.managed_turn import ContextPlan
 from antiphon.gateway.planning import has_trigger, plan_context
-from antiphon.gateway.preparation import (
-    OriginalRequest,
-    PreparedRequest,
-    RetryRequest,
-    TranslationPlan,
-    prepare_request,
-    prepare_retry,
-)
+from antiphon.gateway.preparation import OriginalRequest, PreparedRequest, RetryRequest, prepare_request, prepare_retry
 from antiphon.gateway.recording import RecordedInput, input_with_ids
 from antiphon.gateway.restore_reasoning import find_missing_reasoning
 from antiphon.gateway.routing.facts import RequestFacts, facts_of
 from antiphon.gateway.sealing import Seal
 from antiphon.gateway.tool_choice import check_a_tool_is_left, check_tool_choice
 from antiphon.gateway.unknown_parts import check_part_types
+from antiphon.gateway.upstreams import TranslationPlan
 from antiphon.protocol import codec
 from antiphon.protocol.items import ItemParam, ItemReference
 from antiphon.protocol.losses import Loss, Losses

@@ -17,8 +17,8 @@ from http import HTTPStatus
 from typing import Any, Final, Protocol
 
 from antiphon.errors import ApiError
+from antiphon.gateway.client_body import dialect_at_path
 from antiphon.gateway.ids import new_id
-from antiphon.gateway.routes import dialect_at_path
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]

@@ -17,8 +17,8 @@ from msgspec import Struct
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from antiphon.errors import ApiError, ClientFault
+from antiphon.gateway.client_body import dialect_at_path
 from antiphon.gateway.ids import new_id
-from antiphon.gateway.routes import dialect_at_path
 from antiphon.http.asgi import Headers, RequestCycle, Scope, connection_error_headers, encode_head
 from antiphon.http.websocket import WebSocket, WebSocketRoutes
 from antiphon.http.websocket_protocol import BadHandshake

@@ -8,8 +8,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from antiphon.errors import ApiError
-from antiphon.gateway.routes import Routes, Upstream
+from antiphon.gateway.routes import Routes
 from antiphon.gateway.routing.router import Router
+from antiphon.gateway.upstreams import Upstream
 from antiphon.upstream.body import read_partial_body
 from antiphon.upstream.transport import Transport
 

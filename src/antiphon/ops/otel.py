@@ -28,8 +28,8 @@ from opentelemetry.util.types import AttributeValue
 from antiphon import __version__
 from antiphon.config import Config
 from antiphon.dialects.registry import SERVER_DIALECTS
+from antiphon.gateway.client_body import is_turn_path
 from antiphon.gateway.request_scope import RequestLog
-from antiphon.gateway.routes import is_turn_path
 from antiphon.ops.metrics import Metrics
 from antiphon.redaction import mask_keys
 

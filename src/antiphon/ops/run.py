@@ -23,7 +23,7 @@ import uvicorn
 
 from antiphon.config import Config
 from antiphon.errors import ConfigError, StorageUnavailable
-from antiphon.gateway.routes import UpstreamAddress
+from antiphon.gateway.upstreams import UpstreamAddress
 from antiphon.ops.file_descriptors import raise_descriptor_limit
 from antiphon.ops.logger import Logger
 from antiphon.ops.permissions import warn_about_readable_data

@@ -19,9 +19,10 @@ from antiphon.gateway.client_body import InputLimits
 from antiphon.gateway.fair_queue import FairStarts
 from antiphon.gateway.ids import new_id, now, random_padding
 from antiphon.gateway.model_catalog import ModelCatalog
-from antiphon.gateway.routes import Routes, UpstreamAddress
+from antiphon.gateway.routes import Routes
 from antiphon.gateway.routing.router import Router
 from antiphon.gateway.sealing import Seal, find_sealing_keys
+from antiphon.gateway.upstreams import UpstreamAddress
 from antiphon.gateway.worker_pool import WorkerPool
 from antiphon.ops.exposition import SharedMetrics
 from antiphon.ops.file_descriptors import watch_descriptors

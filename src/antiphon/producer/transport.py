@@ -14,7 +14,7 @@ from typing import Final
 from antiphon.config import Timeouts
 from antiphon.dialects import responses
 from antiphon.errors import ApiError, ClientFault
-from antiphon.gateway.routes import AGENT_SCHEME
+from antiphon.gateway.upstreams import AGENT_SCHEME
 from antiphon.producer.agent import Agent
 from antiphon.protocol.events import ResponseCompleted, ResponseFailed, ResponseIncomplete, StreamEvent
 from antiphon.protocol.request import Request

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from antiphon.config import Config, ModelConfig, RetryConfig, TargetConfig, UpstreamConfig
 from antiphon.gateway.routes import Routes
-from antiphon.gateway.routing.choice import ModelRoute
+from antiphon.gateway.routing.attempts import ModelRoute
 from antiphon.gateway.routing.router import Router
 
 

@@ -9,8 +9,9 @@ import pytest
 
 from antiphon.config import Config, UpstreamConfig
 from antiphon.dialects.common.envelope import seal_reasoning
-from antiphon.gateway.routes import Routes, Target
+from antiphon.gateway.routes import Routes
 from antiphon.gateway.routing.facts import RequestFacts, facts_of, find_obstacle
+from antiphon.gateway.upstreams import Target
 from antiphon.protocol.codec import decode_request
 
 IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,AAAA", "detail": "auto"}

@@ -1,8 +1,7 @@
-"""Which target a conversation returns to, how long, and what is stored about it."""
+"""Which target a conversation returns to, how long."""
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 from tests.gateway.routing.making import at, make_route
 
@@ -11,16 +10,10 @@ from antiphon.gateway.routing.facts import RequestFacts
 from antiphon.gateway.routing.stickiness import (
     Session,
     StickyTargets,
-    add_target,
     cache_seconds,
     make_session,
-    stored_target,
     target_with_label,
-    without_target,
 )
-from antiphon.protocol.codec import decode_response, encode
-from antiphon.protocol.request import Request
-from antiphon.protocol.response import make_initial_response
 
 FACTS = RequestFacts(prompt_cache_key="k", conversation_id="conv_1", opening="o")
 
@@ -73,16 +66,3 @@ def test_target_is_found_by_its_label() -> None:
     assert target_with_label(route, "b/x") is route.targets[1]
     assert target_with_label(route, "c/x") is None
     assert target_with_label(route, None) is None
-
-
-def test_stored_head_has_the_target_and_clients_do_not_see_it() -> None:
-    response = make_initial_response(Request(model="m"), id="resp_1", created_at=1)
-    head = encode(response)
-    assert add_target(head, "") == head
-    assert stored_target(head) is None
-    marked = add_target(head, 'up"stream/x')
-    assert stored_target(marked) == 'up"stream/x'
-    assert encode(without_target(decode_response(marked))) == head
-    assert without_target(response) is response
-    other = decode_response(msgspec.json.encode({**msgspec.json.decode(marked), "billing": 1}))
-    assert b'"billing":1' in encode(without_target(other))

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from tests.gateway.routing.making import at, make_route
 
-from antiphon.gateway.routing.choice import ModelRoute
-from antiphon.gateway.routing.wishes import RoutingWishes, apply_wishes, has_routing_words, take_wishes
+from antiphon.gateway.routing.attempts import ModelRoute
+from antiphon.gateway.routing.wishes import RoutingWishes, apply_wishes, take_wishes
 
 REST = {"model": "m", "input": "Hi"}
 
@@ -46,11 +46,6 @@ def applied(wishes: RoutingWishes, *others: ModelRoute) -> tuple[ModelRoute, lis
 )
 def test_body_without_routing_words_is_unchanged(body: bytes) -> None:
     assert take_wishes(body) == (body, None)
-
-
-def test_body_is_searched_quickly() -> None:
-    assert has_routing_words(b'{"models": []}')
-    assert not has_routing_words(b'{"model": "m"}')
 
 
 def test_words_of_openrouter_are_read() -> None:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from antiphon.dialects.common.envelope import client_maker, unseal_reasoning
 from antiphon.dialects.common.token_estimate import estimate_request
 from antiphon.errors import ClientFault
-from antiphon.gateway.routes import Target
+from antiphon.gateway.upstreams import Target
 from antiphon.protocol import codec
 from antiphon.protocol.content import InputImageParam
 from antiphon.protocol.items import ItemParam, ReasoningParam

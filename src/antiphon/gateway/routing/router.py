@@ -9,19 +9,19 @@ from typing import Final
 
 from antiphon.config import Config, RetryConfig, TargetConfig
 from antiphon.errors import ClientFault
-from antiphon.gateway.routes import Routes, Target
-from antiphon.gateway.routing.attempts import TurnAttempts
-from antiphon.gateway.routing.choice import (
+from antiphon.gateway.routes import Routes
+from antiphon.gateway.routing.attempts import (
     ModelRoute,
     Random,
     RouteGroup,
     RouteTarget,
     TargetOrder,
+    TurnAttempts,
     groups_by_priority,
 )
 from antiphon.gateway.routing.facts import RequestFacts, find_obstacle
-from antiphon.gateway.routing.health import TargetState
 from antiphon.gateway.routing.stickiness import Session, StickyTargets, cache_seconds, target_with_label
+from antiphon.gateway.upstreams import Target, TargetState
 
 
 class Router:

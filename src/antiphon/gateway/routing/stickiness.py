@@ -5,18 +5,13 @@ Entries live as long as the cache of the provider, per process; what is stored w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Final
 
-import msgspec
-from msgspec import Raw, Struct
-from msgspec.structs import replace
+from msgspec import Struct
 
-from antiphon.gateway.routing.choice import ModelRoute, RouteTarget
+from antiphon.gateway.routing.attempts import ModelRoute, RouteTarget
 from antiphon.gateway.routing.facts import RequestFacts
-from antiphon.protocol.codec import decode_json
-from antiphon.protocol.response import Response
 
 
 class Session(Struct, frozen=True, kw_only=True):
@@ -91,28 +86,4 @@ def target_with_label(route: ModelRoute, label: str | None) -> RouteTarget | Non
     return next((target for target in route.targets if target.label == label), None) if label else None
 
 
-# The target in the head of a stored response
-
-
-def add_target(head: bytes, label: str) -> bytes:
-    """The head of a response with the target that answered."""
-    member = b'"%b":' % TARGET_MEMBER.encode()
-    return b"%b,%b%b}" % (head[:-1], member, msgspec.json.encode(label)) if label else head
-
-
-def stored_target(head: bytes) -> str | None:
-    """The target in the head of a stored response."""
-    label = decode_json(head, type=dict[str, Any]).get(TARGET_MEMBER)
-    return label if isinstance(label, str) else None
-
-
-def without_target(response: Response) -> Response:
-    """The response as clients see it."""
-    extra: Mapping[str, Raw] = response.extra or {}
-    if TARGET_MEMBER not in extra:
-        return response
-    return replace(response, extra={name: raw for name, raw in extra.items() if name != TARGET_MEMBER})
-
-
-TARGET_MEMBER: Final = "antiphon:target"
 MAX_SESSIONS: Final = 10_000

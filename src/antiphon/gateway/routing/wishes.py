@@ -13,7 +13,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from antiphon.config.routing import Strategy
-from antiphon.gateway.routing.choice import ModelRoute, RouteGroup, RouteTarget, make_group
+from antiphon.gateway.routing.attempts import ModelRoute, RouteGroup, RouteTarget, make_group
 from antiphon.protocol.codec import decode_json
 from antiphon.protocol.losses import Loss
 
@@ -30,11 +30,6 @@ class RoutingWishes(Struct, frozen=True, kw_only=True):
     sort: str | None = None
     retries: int | None = None
     losses: tuple[Loss, ...] = ()
-
-
-def has_routing_words(body: bytes) -> bool:
-    """Whether a body may say something about routing. Quick."""
-    return any(word in body for word in WORDS)
 
 
 def take_wishes(body: bytes) -> tuple[bytes, RoutingWishes | None]:
@@ -177,7 +172,8 @@ def _sort(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-WORDS: Final = (b'"provider"', b'"providerOptions"', b'"models"', b'"fallbacks"', b'"num_retries"')
+#: A body without any of these says nothing about routing.
+ROUTING_WORDS: Final = (b'"provider"', b'"providerOptions"', b'"models"', b'"fallbacks"', b'"num_retries"')
 MEMBERS: Final = ("provider", "providerOptions", "models", "fallbacks", "num_retries")
 PROVIDER_OPTIONS: Final = frozenset({"order", "only", "ignore", "allow_fallbacks", "require_parameters", "sort"})
 GATEWAY_OPTIONS: Final = frozenset({"order", "only", "models", "sort"})
