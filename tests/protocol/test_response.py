@@ -39,7 +39,7 @@ DEFAULTS: Final[dict[str, Any]] = {
     "max_tool_calls": None,
     "store": True,
     "background": False,
-    "service_tier": "default",
+    "service_tier": "auto",
     "metadata": {},
     "safety_identifier": None,
     "prompt_cache_key": None,

@@ -136,10 +136,7 @@ async def _deliver_whole(services: Services, exchange: Exchange, prepared_turn: 
     response = await WholeTurn(services, exchange.request_scope, prepared_turn).run()
     turn = prepared_turn.turn
     exchange.log_entry.note_response(response)
-    body = turn.relayed_answer(exchange.dialect, response)
-    if body is None:
-        body, losses = exchange.dialect.response_from_hub(response, turn.prepared.request)
-        turn.losses.extend(losses)
+    body = turn.answer_client(exchange.dialect, response)
     exchange.note_losses(turn.losses)
     await exchange.respond(200, [JSON, *losses_header(turn.losses)], body)
 

@@ -208,12 +208,7 @@ async def _replay_answer(
     if turn.prepared.request.stream:
         return await _replay_stream(turn, record, client, dialect, losses)
     response = await turn.read_response(await turn.send_request(RecordedResponse(record)))
-    relayed_body = turn.relayed_answer(dialect, response)
-    if relayed_body is not None:
-        return relayed_body
-    body, response_losses = dialect.response_from_hub(response, turn.prepared.request)
-    losses.extend(response_losses)
-    return body
+    return turn.answer_client(dialect, response)
 
 
 async def _replay_stream(

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from antiphon.diagnosis import diagnose, named_findings, summary_sentence
 from antiphon.dialects.common.refused_reasoning import RefusedPart, refused_part
-from antiphon.dialects.common.relay import LiteralContent, Relay, relayed_answer
+from antiphon.dialects.common.relay import LiteralContent, Relay, relayed_answer, repaired_answer
 from antiphon.dialects.dialect import FRAME_ENCODERS, ClientDialect, EventsFromHub
 from antiphon.dialects.registry import Wire
 from antiphon.errors import ApiError, ClientFault, OriginalError, UpstreamFault
@@ -208,14 +208,18 @@ class UpstreamTurn:
             relay=None if content is None else Relay(content, encode_frame),
         )
 
-    def relayed_answer(self, client_dialect: ClientDialect, response: Response) -> bytes | None:
-        """The upstream's own answer for a client of its dialect that wants no stream; None if it must be translated."""
+    def answer_client(self, client_dialect: ClientDialect, response: Response) -> bytes:
+        """The body for a client that wants no stream: the upstream's own answer for a client of its dialect, or the
+        translation of the response. A translation within a dialect keeps the upstream's members beside the content."""
         body, self._whole_body = self._whole_body, b""
         content = self._answer_content(client_dialect) if body else None
         relayed_body = None if content is None else relayed_answer(content, body, response)
         if relayed_body is not None:
             self.losses = self._request_losses  # an answer that passes as it came loses nothing
-        return relayed_body
+            return relayed_body
+        translation, losses = client_dialect.response_from_hub(response, self.prepared.request)
+        self.losses.extend(losses)
+        return translation if content is None else repaired_answer(content, body, translation)
 
     def _answer_content(self, client_dialect: ClientDialect | None) -> LiteralContent | None:
         """The literal content of the answer, if the client speaks the upstream's dialect."""

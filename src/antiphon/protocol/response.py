@@ -201,7 +201,7 @@ def make_initial_response(request: Request, *, id: str, created_at: int, model: 
         max_tool_calls=_value_or(request.max_tool_calls, None),
         store=_value_or(request.store, True),
         background=_value_or(request.background, False),
-        service_tier=request.service_tier or "default",
+        service_tier=request.service_tier or "auto",  # which tier serves a request is known only from its server
         metadata=request.metadata or {},
         safety_identifier=_value_or(request.safety_identifier, None),
         prompt_cache_key=_value_or(request.prompt_cache_key, None),

@@ -202,7 +202,6 @@ def test_completion_has_the_shape_of_the_api() -> None:
                 "finish_reason": "stop",
             }
         ],
-        "service_tier": "default",
         "usage": {
             "prompt_tokens": 1,
             "completion_tokens": 2,

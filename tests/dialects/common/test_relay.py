@@ -12,7 +12,7 @@ from tests.dialects.common.relaying import RelayedStream, relayed_stream, relaye
 from antiphon import sse
 from antiphon.dialects import chat
 from antiphon.dialects.chat.wire import ChatWire
-from antiphon.dialects.common.relay import MAX_QUEUE_BYTES, relayed_answer
+from antiphon.dialects.common.relay import MAX_QUEUE_BYTES, relayed_answer, repaired_answer
 from antiphon.errors import UpstreamFault
 from antiphon.protocol.content import UnknownContent
 from antiphon.protocol.events import ResponseCreated, TextRun
@@ -286,9 +286,10 @@ def test_part_of_a_frame_is_not_sent_twice() -> None:
     """The hub confirmed one and a half frames when the difference was found: both are translated."""
     relay = RelayedStream("chat", REQUEST).relay
     relay.add_frames(sse.Decoder().feed(encode(chunk({"content": "ab"}), chunk({"content": "cd"}), is_complete=False)))
-    assert relay.deliver(TextRun(0, "msg_1", 0, 0, ["ab", "c"]), b"abc ") == b""
-    assert relay.deliver(TextRun(2, "msg_1", 0, 0, ["x"]), b"x ") == b"abc x "
-    assert relay.deliver(TextRun(3, "msg_1", 0, 0, ["y"]), b"y ") == b"y "
+    abc, x, y = (encode(chunk({"content": text}), is_complete=False) for text in ("abc", "x", "y"))
+    assert relay.deliver(TextRun(0, "msg_1", 0, 0, ["ab", "c"]), abc) == b""
+    assert relay.deliver(TextRun(2, "msg_1", 0, 0, ["x"]), x) == abc + x
+    assert relay.deliver(TextRun(3, "msg_1", 0, 0, ["y"]), y) == y
 
 
 def test_part_of_an_unknown_kind_is_translated() -> None:
@@ -318,3 +319,83 @@ def test_answer_without_frames_is_translated() -> None:
     stream = RelayedStream("chat", REQUEST)
     response = make_initial_response(Request(), id="resp_1", created_at=1)
     assert stream.relay.deliver(ResponseCreated(sequence_number=0, response=response), b"start") == b"start"
+
+
+# Members of answers that need a repair
+
+PARTS = [{"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]}, {"type": "text", "text": "4"}]
+USAGE = {"prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3, "prompt_audio_seconds": {}, "service_tier": "x"}
+PLAIN_REQUEST = b'{"model":"m","stream":true,"messages":[{"role":"user","content":"Hi"}]}'
+
+
+def test_repaired_stream_keeps_the_members_of_the_server() -> None:
+    """B3: the server sends usage that nobody asked for."""
+    chunks = [
+        chunk({"role": "assistant", "content": ""}, p="ab"),
+        chunk({"content": PARTS}),
+        chunk({"content": "!"}, system_fingerprint="fp"),
+        {
+            **HEAD,
+            "choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": "stop", "matched_stop": 2}],
+            "usage": USAGE,
+        },
+    ]
+    out, is_relayed = relayed_stream("chat", PLAIN_REQUEST, encode(*chunks), wire=ChatWire(stream_usage=False))
+    received = chunks_in(out)
+    assert not is_relayed
+    assert {(each["id"], each["created"], each["model"], each["p"]) for each in received} == {("c1", 1, "m-1", "ab")}
+    assert [each["usage"] for each in received if "usage" in each] == [USAGE]
+    assert received[-1]["choices"][0]["matched_stop"] == 2
+    assert received[-1]["system_fingerprint"] == "fp"
+    assert not any("service_tier" in each for each in received)
+    assert "".join(each["choices"][0]["delta"].get("content") or "" for each in received) == "4!"
+    assert "".join(each["choices"][0]["delta"].get("reasoning_content") or "" for each in received) == "Hm."
+
+
+@pytest.mark.parametrize(("request_body", "usages"), [(PLAIN_REQUEST, []), (REQUEST, [USAGE])])
+def test_repaired_stream_has_the_usage_that_the_client_wants(request_body: bytes, usages: list[Any]) -> None:
+    """The gateway asked for usage. A client that asked too gets it as the server sent it."""
+    chunks = [chunk({"content": PARTS}), chunk({}, "stop"), {**HEAD, "choices": [], "usage": USAGE}]
+    out, is_relayed = relayed_stream("chat", request_body, encode(*chunks), model="mapped")
+    assert not is_relayed
+    assert [each["usage"] for each in chunks_in(out) if "usage" in each] == usages
+    assert {each["model"] for each in chunks_in(out)} == {"mapped"}
+
+
+def test_repaired_stream_ends_with_the_error_of_the_gateway() -> None:
+    stream = RelayedStream("chat", REQUEST)
+    out = stream.feed(encode(chunk({"content": PARTS}), 7, is_complete=False)) + stream.finish(
+        UpstreamFault("cut", code="x")
+    )
+    *_, error = chunks_in(out)
+    assert error.keys() == {"error"}
+
+
+def test_repaired_whole_answer_keeps_the_members_of_the_server() -> None:
+    """B3, B4: the content is repaired, and nothing else. Other choices stay."""
+    message = {"role": "assistant", "content": PARTS, "tool_calls": None, "audio": {"id": "audio_1"}}
+    other = {"index": 1, "message": {"role": "assistant", "content": "5"}, "finish_reason": "stop"}
+    choice = {"index": 0, "message": message, "finish_reason": "stop", "content_filter_results": {"hate": {}}}
+    members = {"id": "c1", "created": 1, "model": "m-1", "usage": USAGE, "provider": "x", "citations": ["https://a"]}
+    body = msgspec.json.encode({**members, "object": "chat.completion", "choices": [choice, other]})
+    translation = {
+        **{"id": "gateway", "object": "chat.completion", "created": 2, "model": "m", "usage": {"prompt_tokens": 1}},
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "4"}, "finish_reason": "stop"}],
+    }
+    response = make_initial_response(Request(), id="resp_1", created_at=1)
+    content = chat.AnswerContent(Request(), ChatWire(), response, "mapped")
+    repaired = msgspec.json.decode(repaired_answer(content, body, msgspec.json.encode(translation)))
+    assert repaired == {
+        **members,
+        "model": "mapped",
+        "object": "chat.completion",
+        "choices": [{**choice, "message": {"role": "assistant", "content": "4", "audio": {"id": "audio_1"}}}, other],
+    }
+
+
+@pytest.mark.parametrize("body", [b"[]", b'{"choices":[]}', b'{"choices":[7]}', b'{"choices":null}'])
+def test_answer_of_another_form_is_the_translation(body: bytes) -> None:
+    translation = {"id": "x", "object": "chat.completion", "created": 2, "model": "m", "choices": [{"index": 0}]}
+    response = make_initial_response(Request(), id="resp_1", created_at=1)
+    content = chat.AnswerContent(Request(), ChatWire(), response, None)
+    assert msgspec.json.decode(repaired_answer(content, body, msgspec.json.encode(translation))) == translation

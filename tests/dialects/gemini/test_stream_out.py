@@ -617,7 +617,7 @@ def test_citation_after_an_unknown_annotation_is_sent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tier", "traffic"), [("priority", "ON_DEMAND_PRIORITY"), ("flex", "ON_DEMAND_FLEX"), ("default", None)]
+    ("tier", "traffic"), [("priority", "ON_DEMAND_PRIORITY"), ("flex", "ON_DEMAND_FLEX"), ("default", "ON_DEMAND")]
 )
 def test_service_tier_reaches_the_client_and_comes_from_the_server(tier: str, traffic: str | None) -> None:
     life = GeminiWriter()

@@ -62,7 +62,6 @@ def test_plain_message_has_every_block_in_order() -> None:
             "cache_read_input_tokens": 7,
             "output_tokens": 4,
             "output_tokens_details": {"thinking_tokens": 2},
-            "service_tier": "standard",
         },
     }
 

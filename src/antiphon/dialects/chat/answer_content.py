@@ -7,7 +7,7 @@ parts, which a few servers send, is translated: clients of the official SDK cann
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -16,6 +16,7 @@ from antiphon.dialects.chat.wire import STREAM_OPTIONS, ChatWire
 from antiphon.dialects.common.relay import (
     FINISH,
     UNREADABLE,
+    ContentLevel,
     LiteralContent,
     Piece,
     add_missing,
@@ -31,9 +32,19 @@ class AnswerContent(LiteralContent):
     """The content of one answer."""
 
     last_frame = sse.Frame("", sse.DONE)
+    levels = (
+        ContentLevel(frozenset({"choices", "object"}), "choices"),
+        ContentLevel(frozenset({"message", "delta", "finish_reason"}), "message"),
+        ContentLevel(
+            frozenset({"role", "content", "refusal", "tool_calls", "function_call", "annotations"})
+            | {"reasoning", "reasoning_content", "reasoning_details"}
+        ),
+    )
+    keeps_frame_members = True
 
     def __init__(self, request: Request, wire: ChatWire, response: Response, model: str | None) -> None:
-        self._hides_usage = wire.stream_usage and not wants_usage(request)  # the gateway always asks for usage
+        self._wants_usage = wants_usage(request)
+        self._hides_usage = wire.stream_usage and not self._wants_usage  # the gateway always asks for usage
         self._is_streamed = bool(request.stream)
         self._required_members: dict[str, Any] = {
             "id": completion_id(response),
@@ -45,6 +56,9 @@ class AnswerContent(LiteralContent):
         self._model = model
         self._annotation_count = 0
         self._call_numbers: dict[int, int] = {}  # by index
+        self._frame_members: dict[str, Any] = {}  # of the server's chunks, beside their content
+        self._choice_members: dict[str, Any] = {}  # of the first choice in them
+        self._usage: dict[str, Any] | None = None
 
     def pieces(self, value: Any) -> list[Piece] | None:
         choices = value.get("choices")
@@ -65,6 +79,36 @@ class AnswerContent(LiteralContent):
             has_changed |= add_missing(choice, {"index": position})
             has_changed |= self._number_annotations(choice.get("delta") or {})
         return add_missing(value, self._required_members) or has_changed or has_model
+
+    def note_members(self, value: dict[str, Any]) -> None:
+        self._frame_members |= {name: member for name, member in value.items() if name not in FRAME_CONTENT}
+        if isinstance(value.get("usage"), dict) and not self._hides_usage:
+            self._usage = value["usage"]
+        for choice in value.get("choices") or ():
+            if isinstance(choice, dict) and not choice.get("index"):
+                self._choice_members |= {name: choice[name] for name in choice.keys() - CHOICE_CONTENT}
+
+    def continue_from(self, position: Any, translation: bytes) -> bytes:
+        """The chunks of the translation with the members of the server's chunks. The last one of the answer has the
+        usage that the server sent without being asked, and the members of its choice."""
+        del position
+        if not self._frame_members:
+            return translation
+        return b"".join([sse.encode_data(self._with_members(frame.data)) for frame in sse.Decoder().feed(translation)])
+
+    def _with_members(self, data: bytes) -> bytes:
+        chunk = None if data == sse.DONE else msgspec.json.decode(data)
+        if chunk is None or "choices" not in chunk:  # the end of the stream, or an error
+            return data
+        chunk |= self._frame_members
+        replace_model(chunk, "model", self._model)
+        if not chunk["choices"]:
+            chunk["usage"] = self._usage or chunk["usage"]
+        elif chunk["choices"][0].get("finish_reason"):
+            chunk["choices"][0] |= self._choice_members
+            if self._usage is not None and not self._wants_usage:
+                chunk["usage"] = self._usage
+        return msgspec.json.encode(chunk)
 
     def _number_annotations(self, delta: dict[str, Any]) -> bool:
         """Clients join annotations of several chunks by their numbers, which some servers leave out."""
@@ -127,3 +171,8 @@ def _reasoning_pieces(message: dict[str, Any]) -> Iterator[Piece]:
         return
     for detail in message.get("reasoning_details") or ():
         yield text_piece("reasoning", detail.get("text") or detail.get("summary"))
+
+
+#: Members of a chunk with its content or its end, which the translation has.
+FRAME_CONTENT: Final = frozenset({"choices", "usage", "error", "object"})
+CHOICE_CONTENT: Final = frozenset({"index", "delta", "message", "finish_reason", "logprobs"})

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from antiphon import sse
 from antiphon.dialects.chat.answer_content import completion_id, wants_usage
@@ -19,6 +19,7 @@ from antiphon.dialects.chat.errors import error_frame_data
 from antiphon.dialects.chat.response_wire import ChoiceOut, CompletionOut, MessagePiece
 from antiphon.dialects.common.event_ordering import EventSequencer
 from antiphon.dialects.common.response_errors import raise_unless_ended
+from antiphon.dialects.common.service_tiers import UNDECIDED
 from antiphon.dialects.common.stream_from_hub import StreamFromHub
 from antiphon.protocol.errors import Error, ErrorPayload
 from antiphon.protocol.events import (
@@ -90,7 +91,7 @@ class EventsFromHub(StreamFromHub):
             frames = self._frame(choices=[ChoiceOut(delta=MessagePiece(annotations=rest.annotations))])
             rest = msgspec.structs.replace(rest, annotations=UNSET)
         last = ChoiceOut(delta=rest, finish_reason=self._answer.finish_reason(response))
-        frames += self._frame(choices=[last], service_tier=response.service_tier)
+        frames += self._frame(choices=[last], service_tier=_tier(response))
         if self._wants_usage and response.usage:
             frames += self._frame(choices=[], usage=usage_from_hub(response.usage))
         return frames
@@ -131,10 +132,16 @@ def response_from_hub(response: Response, request: Request) -> tuple[bytes, Loss
         created=response.created_at,
         model=response.model,
         choices=[final_choice],
-        service_tier=response.service_tier or UNSET,
+        service_tier=_tier(response),
         usage=usage_from_hub(response.usage) if response.usage else UNSET,
     )
     return msgspec.json.encode(completion), losses
+
+
+def _tier(response: Response) -> str | UnsetType:
+    """The tier that served the response; absent if the server did not name it."""
+    tier = response.service_tier
+    return UNSET if tier is None or tier == UNDECIDED else tier
 
 
 CALL_TYPES: Final = (FunctionCall, CustomToolCall)

@@ -3,7 +3,7 @@
 The reader and the writer of the stream work as for any other client. Beside them, the relay lists the literal content
 of each frame and compares it with the content of the hub events. Equal content: the client gets the frame as it came,
 with all members, known or not. At the first difference (reasoning tags in a text, a repaired call, a withheld call, a
-failure) the rest of the stream is the translation.
+failure) the rest of the stream is the translation. Members of the server's answer beside its content stay then too.
 """
 
 from __future__ import annotations
@@ -57,8 +57,20 @@ UNREADABLE: Final = Piece("unreadable")
 ANY_TEXT: Final = "\0"
 
 
+class ContentLevel(NamedTuple):
+    """One level of a whole answer: the members that a translation decides, and the one that has the next level."""
+
+    members: frozenset[str]
+    next_level: str = ""
+
+
 class LiteralContent(ABC):
     """Lists the literal content of one answer, frame by frame or at once. Each dialect has its own."""
+
+    #: Where a whole answer has its content, from the outermost object. All other members are the server's.
+    levels: ClassVar[tuple[ContentLevel, ...]]
+    #: Whether the frames of a translation get the members of the server's frames.
+    keeps_frame_members: ClassVar[bool] = False
 
     #: The frame that ends every stream, if the dialect has one.
     last_frame: ClassVar[sse.Frame | None] = None
@@ -75,6 +87,10 @@ class LiteralContent(ABC):
     def complete(self, value: Any) -> bool:
         """Adds the members that clients need and the server left out, and replaces the name of the model if the gateway
         maps it. Returns whether anything changed."""
+
+    def note_members(self, value: dict[str, Any]) -> None:
+        """Remembers the members of a decoded frame, for the translation of its content."""
+        del value
 
     def position(self) -> Any:
         """What a translation must know of the frames before it."""
@@ -134,6 +150,8 @@ class Relay:
             self._has_frames = True
             if self.is_active and not self._has_last_frame:
                 self._queue_frame(frame)
+            elif self._content.keeps_frame_members:
+                self._content.note_members(_decode_object(frame.data))
 
     def deliver(self, event: StreamEvent | TextRun, translation: bytes) -> bytes:
         """The bytes to send for a hub event: the frames whose content is now confirmed, or the translation."""
@@ -178,6 +196,8 @@ class Relay:
     def _queue_frame(self, frame: sse.Frame) -> None:
         value = _decode(frame.data)
         pieces = _literal_pieces(self._content, value) if isinstance(value, dict) else [UNREADABLE]
+        if self._content.keeps_frame_members and isinstance(value, dict):
+            self._content.note_members(value)
         if pieces is None:
             return
         if UNREADABLE not in pieces:
@@ -243,6 +263,26 @@ def relayed_answer(content: LiteralContent, body: bytes, response: Response) -> 
     if not all(_confirm(piece, [frame]) for piece in _response_pieces(response) if piece.text) or frame.pieces:
         return None
     return msgspec.json.encode(value) if content.complete(value) else body
+
+
+def repaired_answer(content: LiteralContent, body: bytes, translation: bytes) -> bytes:
+    """The translation of the server's whole answer, with the members of that answer beside its content."""
+    merged = _merge_levels(_decode_object(body), msgspec.json.decode(translation), content.levels)
+    content.complete(merged)
+    return msgspec.json.encode(merged)
+
+
+def _merge_levels(value: Any, translation: Any, levels: tuple[ContentLevel, ...]) -> Any:
+    if isinstance(value, list) and isinstance(translation, list) and value and translation:
+        return [_merge_levels(value[0], translation[0], levels), *value[1:]]  # only the first answer is translated
+    if not isinstance(value, dict) or not isinstance(translation, dict):
+        return translation
+    level, *inner_levels = levels
+    merged = {**translation, **{name: member for name, member in value.items() if name not in level.members}}
+    name = level.next_level
+    if inner_levels and name in translation:
+        merged[name] = _merge_levels(value.get(name), translation[name], tuple(inner_levels))
+    return merged
 
 
 def add_missing(value: dict[str, Any], members: dict[str, Any]) -> bool:
@@ -337,6 +377,12 @@ def _is_same_kind(frame: sse.Frame, last_frame: sse.Frame | None) -> bool:
     if last_frame is None:
         return False
     return frame.event == last_frame.event if last_frame.event else frame.data.strip() == last_frame.data
+
+
+def _decode_object(data: bytes) -> dict[str, Any]:
+    """The object; an empty one if the data are something else."""
+    value = _decode(data)
+    return value if isinstance(value, dict) else {}
 
 
 def _decode(data: bytes) -> Any:

@@ -12,6 +12,7 @@ from antiphon.dialects.common.relay import (
     ANY_TEXT,
     FINISH,
     UNREADABLE,
+    ContentLevel,
     LiteralContent,
     Piece,
     call_piece,
@@ -26,6 +27,11 @@ from antiphon.protocol.response import Response
 class AnswerContent(LiteralContent):
     """The content of one answer."""
 
+    levels = (
+        ContentLevel(frozenset({"candidates"}), "candidates"),
+        ContentLevel(frozenset({"content", "finishReason"}), "content"),
+        ContentLevel(frozenset({"role", "parts"})),
+    )
     has_whole_calls = True
 
     def __init__(self, request: Request, wire: GeminiWire, response: Response, model: str | None) -> None:

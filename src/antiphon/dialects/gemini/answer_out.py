@@ -356,4 +356,8 @@ FINISH_REASONS: Final[dict[str, str]] = {
     "other": "OTHER",
 }
 #: The service tiers of an answer, in the words of this API. The default tier has no mark: the API omits it too.
-TRAFFIC_OF_TIER: Final[dict[str | None, str]] = {"priority": "ON_DEMAND_PRIORITY", "flex": "ON_DEMAND_FLEX"}
+TRAFFIC_OF_TIER: Final[dict[str | None, str]] = {
+    "default": "ON_DEMAND",
+    "priority": "ON_DEMAND_PRIORITY",
+    "flex": "ON_DEMAND_FLEX",
+}

@@ -244,4 +244,9 @@ INCOMPLETE_REASONS: Final[dict[str, str]] = {
     "MALFORMED_RESPONSE": "malformed_response",
 }
 #: The service tiers of an answer.
-TIER_OF_TRAFFIC: Final[dict[str | int | None, str]] = {"ON_DEMAND_PRIORITY": "priority", "ON_DEMAND_FLEX": "flex"}
+TIER_OF_TRAFFIC: Final[dict[str | int | None, str]] = {
+    "ON_DEMAND": "default",
+    1: "default",
+    "ON_DEMAND_PRIORITY": "priority",
+    "ON_DEMAND_FLEX": "flex",
+}

@@ -16,6 +16,7 @@ from antiphon.dialects.common.relay import (
     ANY_TEXT,
     FINISH,
     UNREADABLE,
+    ContentLevel,
     LiteralContent,
     Piece,
     add_missing,
@@ -71,6 +72,7 @@ class _Continuation:
 class AnswerContent(LiteralContent):
     """The content of one answer."""
 
+    levels = (ContentLevel(frozenset({"type", "role", "content", "stop_reason", "stop_sequence"})),)
     last_frame = sse.Frame("message_stop", b'{"type":"message_stop"}')
     names_events_by_type = True
 

@@ -89,10 +89,9 @@ class EventsFromHub(StreamFromHub):
 
     def _begin(self, response: Response) -> bytes:
         message = message_from_hub(response, self._model, [])
-        tier = UNSET if response.service_tier == "default" else message.usage.service_tier  # not known yet
         # Clients show the count before the answer ends; `message_delta` corrects it.
         tokens = estimate_request(self._request, FEW_SAMPLES)
-        message = replace(message, usage=replace(message.usage, input_tokens=tokens, service_tier=tier))
+        message = replace(message, usage=replace(message.usage, input_tokens=tokens))
         return _frame(MessageStart(message=message)) + _frame(Ping())
 
     def _content(self, event: StreamEvent) -> bytes:

@@ -8,6 +8,7 @@ from antiphon.dialects.common.relay import (
     ANY_TEXT,
     FINISH,
     UNREADABLE,
+    ContentLevel,
     LiteralContent,
     Piece,
     call_piece,
@@ -21,6 +22,11 @@ from antiphon.protocol.response import Response
 
 class AnswerContent(LiteralContent):
     """The content of one answer."""
+
+    levels = (
+        ContentLevel(frozenset({"message", "response", "thinking", "done", "done_reason"}), "message"),
+        ContentLevel(frozenset({"role", "content", "thinking", "tool_calls"})),
+    )
 
     def __init__(self, request: Request, wire: OllamaWire, response: Response, model: str | None) -> None:
         del wire, response
