@@ -46,6 +46,7 @@ def make_report(run: Run) -> Report:
     if unknown:
         failures.append(f"{len(unknown)} differences belong to no class")
     failures += [f"nothing belongs to the class {name!r}: remove it" for name in unused]
+    failures += [failure for each in run.classes for failure in _unused_patterns(each, by_class.get(each.name, []))]
     sections = [
         _files_section(run),
         _played_section(run.recordings),
@@ -55,6 +56,14 @@ def make_report(run: Run) -> Report:
         "\n".join(f"FAILED: {failure}" for failure in failures) or "OK",
     ]
     return Report(text="\n\n".join(filter(None, sections)), failures=failures)
+
+
+def _unused_patterns(known: DifferenceClass, findings: list[Finding]) -> list[str]:
+    """A class allows nothing that does not occur."""
+    if not findings:
+        return []
+    unused = known.unused_patterns([finding.difference for finding in findings])
+    return [f"nothing in the class {known.name!r} matches {pattern!r}: remove it" for pattern in unused]
 
 
 def findings_of(run: Run, name: str) -> list[Finding]:
@@ -97,6 +106,9 @@ def _identity_section(run: Run) -> str:
     changed: defaultdict[str, set[str]] = defaultdict(set)
     for finding in run.findings:
         changed[finding.difference.check].add(finding.source)
+        if finding.difference.check == "refused" and finding.difference.client == finding.difference.server:
+            for check in ("request", "answer", "events"):
+                changed[check].add(finding.source)
     answered = [recording for recording in run.recordings if not recording.is_error]
     requests = [recording.source for recording in run.recordings if recording.request is not None]
     lines = ["unchanged within a dialect:", f"  requests: {_count_others(requests, changed['request'])}"]

@@ -63,3 +63,19 @@ def test_findings_of_a_class_are_listed() -> None:
     other = DifferenceClass(name="other", reason="…", checks=("text",))
     assert findings_of(run(1, [FINDING], [other, KNOWN]), "known") == [FINDING]
     assert findings_of(run(1, [FINDING], [other, KNOWN]), "other") == []
+
+
+def test_report_fails_for_a_pattern_of_no_difference() -> None:
+    """A class must not allow more than what occurs."""
+    wide = DifferenceClass(name="wide", reason="…", checks=("usage", "text"), paths=("input", "output"))
+    report = make_report(run(MIN_PLAYED, [FINDING], [wide]))
+    assert report.failures == [
+        f"nothing in the class 'wide' matches {pattern!r}: remove it" for pattern in ("text", "output")
+    ]
+
+
+def test_refused_recording_is_not_unchanged() -> None:
+    """An answer that the client did not get is not compared."""
+    refused = Difference(check="refused", client="chat", server="chat", path="502", change="added")
+    report = make_report(run(1, [Finding(difference=refused, detail="", source="a.yml#1")], []))
+    assert "  whole answers: 0 of 1" in report.text
