@@ -51,14 +51,16 @@ test-within: install
 	@echo "testing on $$($(BIN)/python --version), $(VENV)"
 	$(BIN)/python -m pytest -n $(WORKERS) --part within
 
-# Tests real agents, SDKs and frameworks against strict scripted servers, and writes the table of docs/clients.md. Needs npm.
+# The Python clients have environments of their own, because the packages that they need conflict.
+CLIENT_PYTHONS := sdks frameworks aider
+
+# Tests real agents, SDKs and frameworks against strict scripted servers, and writes the table of docs/clients.md, also
+# when some fail. Needs npm.
 test-clients: install .clients/installed $(CLIENT_PYTHONS:%=.clients/python/%/installed)
 	rm -f .clients/results.json
-	$(BIN)/python -m pytest -m heavy --time-limit $(LONG) tests/clients
-	PYTHONPATH=. $(BIN)/python -m tests.clients.heavy.page
+	$(BIN)/python -m pytest -n $(WORKERS) -m heavy --time-limit $(LONG) tests/clients; status=$$?; \
+		PYTHONPATH=. $(BIN)/python -m tests.clients.heavy.page && exit $$status
 
-# The Python clients, in environments of their own, because the packages that they need conflict.
-CLIENT_PYTHONS := sdks frameworks aider
 .clients/python/%/installed: tests/clients/requirements/%.txt
 	rm -rf .clients/python/$*
 	$(PYTHON) -m venv .clients/python/$*

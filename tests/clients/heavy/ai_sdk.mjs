@@ -1,5 +1,6 @@
-// A loop of two tools with the AI SDK, as a program of its users has it. Says as JSON what the model said and how it ended.
-// node ai_sdk.mjs PROVIDER generate|stream
+// A loop of two tools with the AI SDK, as a program of its users has it. Prints as JSON the text and the steps of the model, and
+// the bodies of all answers. OPTIONS are options of the openai provider, as JSON.
+// node ai_sdk.mjs PROVIDER generate|stream OPTIONS
 import { readFile, writeFile } from "node:fs/promises";
 import { generateText, stepCountIs, streamText, tool } from "ai";
 import { z } from "zod";
@@ -7,14 +8,21 @@ import { models } from "./models.mjs";
 
 // It warns of models that it has not heard of, in the middle of the output.
 globalThis.AI_SDK_LOG_WARNINGS = false;
-const [provider, how] = process.argv.slice(2);
+const [provider, how, options] = process.argv.slice(2);
+const bodies = [];
+const send = globalThis.fetch;
+globalThis.fetch = async (...request) => {
+  const answer = await send(...request);
+  bodies.push(answer.clone().text());
+  return answer;
+};
 let explain;
 const explained = new Promise((resolve) => {
   explain = resolve;
 });
 const asked = {
   model: models[provider],
-  providerOptions: { openai: provider === "openai-chat" ? { store: true } : {} },
+  providerOptions: { openai: JSON.parse(options) },
   prompt: "Make the greeting in greeting.txt friendlier.",
   stopWhen: stepCountIs(5),
   maxRetries: 0,
@@ -63,4 +71,4 @@ const told = steps.map((step) => ({
   results: step.toolResults.map((result) => result.output),
   finish: step.finishReason,
 }));
-console.log(JSON.stringify({ heard, steps: told, usage }));
+console.log(JSON.stringify({ heard, steps: told, usage, bodies: await Promise.all(bodies) }));

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -28,19 +31,27 @@ def read_results(path: Path = RESULTS) -> dict[str, Outcome]:
 
 
 def record(client: Client, upstream: str, found: dict[str, list[str]]) -> None:
-    """Records the outcome of one client with one upstream."""
-    results = read_results()
+    """Records the outcome of one client with one upstream. Several workers may record at the same time."""
     versions = {package: version(client.environment, package) for package in client.packages}
-    outcome = results.setdefault(client.name, Outcome(versions, {}, {}))
-    outcome.versions = versions
-    for feature, problems in found.items():
-        for table, is_member in ((outcome.works, not problems), (outcome.fails, bool(problems))):
-            upstreams = {*table.get(feature, ())} - {upstream} | ({upstream} if is_member else set())
-            if upstreams:
-                table[feature] = sorted(upstreams)
-            else:
-                table.pop(feature, None)
-    write_results(results)
+    with _locked():
+        results = read_results()
+        outcome = results.setdefault(client.name, Outcome(versions, {}, {}))
+        outcome.versions = versions
+        for feature, problems in found.items():
+            for table, is_member in ((outcome.works, not problems), (outcome.fails, bool(problems))):
+                upstreams = {*table.get(feature, ())} - {upstream} | ({upstream} if is_member else set())
+                if upstreams:
+                    table[feature] = sorted(upstreams)
+                else:
+                    table.pop(feature, None)
+        write_results(results)
+
+
+@contextmanager
+def _locked() -> Iterator[None]:
+    with RESULTS.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def write_results(results: dict[str, Outcome], path: Path = RESULTS) -> None:
