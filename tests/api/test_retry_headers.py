@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import json
 from openai import AuthenticationError, OpenAI
 from tests.api.askers import ASKERS, Asker
 from tests.api.stateful import Full, lab
@@ -45,6 +46,35 @@ def test_error_says_whether_and_when_to_retry(asker: Asker, status: int, headers
     ):
         assert retry_headers(asker.ask(gateway)) == expected
         assert retry_headers(gateway.get("/v1/nothing")) == (None, None, "false")
+
+
+@each
+@pytest.mark.parametrize("is_stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize(
+    ("is_after_content", "temporary"), [(False, "true"), (True, "false")], ids=["before-content", "after-content"]
+)
+def test_every_status_of_an_upstream_has_its_retry_header(
+    asker: Asker, is_stream: bool, is_after_content: bool, temporary: str
+) -> None:
+    """ERR-2: as a status, or as an event in a stream of which the client has received nothing yet."""
+    unknown = "false" if is_after_content else None  # SDKs decide by the status
+    expected = {
+        **dict.fromkeys((400, 404, 413, 422), "false"),
+        **dict.fromkeys((408, 429, 503, 504, 529), temporary),
+        **dict.fromkeys((401, 402, 403, 409, 410, 425, 500, 501, 502, 520), unknown),
+    }
+    replies: list[Reply] = []
+    with ChatServer(lambda _: replies[0], strict=False) as upstream, running(one_upstream(upstream.base_url)) as gateway:
+        for status in expected:
+            replies[:] = [error_after_content(status) if is_after_content else chat_error(status, "no")]
+            answer = asker.stream(gateway) if is_stream else asker.ask(gateway)
+            assert answer.status_code >= 400
+            assert retry_headers(answer)[2] == expected[status], f"upstream {status}: {answer.status_code}"
+
+
+def error_after_content(status: int) -> Reply:
+    events = [{"choices": [{"index": 0, "delta": {"content": "Half"}}]}, {"error": {"code": status, "message": "no"}}]
+    return exactly(SSE_HEAD + b"".join(b"data: %b\n\n" % json.encode(event) for event in events), testing.end("fin"))
 
 
 def test_sdk_retries_after_the_milliseconds_of_the_upstream() -> None:

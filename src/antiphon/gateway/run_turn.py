@@ -137,6 +137,7 @@ class StreamedTurn:
         failure = pipe.error or self._failure or self._find_refusal()
         if failure is not None and not self._is_committed:
             self._unwritten = pipe.join((self._unwritten, data))
+            failure.was_paid = pipe.has_content
             raise failure.without_traceback()
         self._attempts.finish(pipe.error, self._services.router.clock())
         if pipe.error is None:
