@@ -64,7 +64,10 @@ def test_every_status_of_an_upstream_has_its_retry_header(
         **dict.fromkeys((401, 402, 403, 409, 410, 425, 500, 501, 502, 520), unknown),
     }
     replies: list[Reply] = []
-    with ChatServer(lambda _: replies[0], strict=False) as upstream, running(one_upstream(upstream.base_url)) as gateway:
+    with (
+        ChatServer(lambda _: replies[0], strict=False) as upstream,
+        running(one_upstream(upstream.base_url)) as gateway,
+    ):
         for status in expected:
             replies[:] = [error_after_content(status) if is_after_content else chat_error(status, "no")]
             answer = asker.stream(gateway) if is_stream else asker.ask(gateway)

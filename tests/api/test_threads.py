@@ -4,6 +4,7 @@ The anthropic SDK's own tool runner asks for threads by itself. The servers are 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from anthropic import Anthropic, APIStatusError, beta_tool
 from msgspec.structs import replace
 from tests.api.stateful import ALICE, BOB, Lab, lab
+from tests.running import until
 
 from antiphon import testing
 from antiphon.config import Config, StoreConfig, UpstreamConfig
@@ -21,6 +23,7 @@ from antiphon.testing import (
     MessagesServer,
     OllamaServer,
     ReceivedRequest,
+    Reply,
     ResponsesServer,
     turn,
 )
@@ -152,6 +155,73 @@ def test_thread_of_another_owner_or_an_unknown_one_is_unsupported(shared: Any) -
     for id, key in ((first["id"], BOB), ("msg_unknown", ALICE), (plain["id"], ALICE)):
         thread = {"type": "continue", "previous_message_id": id}
         assert is_unsupported(post(here, {"thread": thread, "messages": messages}, key=key))
+
+
+def continued(id: str, **members: Any) -> dict[str, Any]:
+    thread = {"type": "continue", "previous_message_id": id}
+    return {"thread": thread, "messages": [{"role": "user", "content": "Two."}], **members}
+
+
+def test_thread_expires_like_other_responses(shared: Any) -> None:
+    """API-7, PREV-3: after the retention time, after a deletion, and of another gateway."""
+    here, _ = shared
+    first, deleted = (create(here)["id"] for _ in range(2))
+    assert post(here, continued(first)).status_code == 200
+    assert here.delete(f"resp_{deleted.removeprefix('msg_')}").status_code == 200
+    here.run(here.store.prune(before=int(time.time()) + 100, keep=None, batch_size=10_000))
+    until(lambda: here.count() == 0)
+    with meeting() as (other, _):
+        elsewhere = create(other)["id"]
+    for id in (first, deleted, elsewhere, "msg_01XFDUDYJgAACzvnptvVoYEL"):
+        refused = post(here, continued(id))
+        assert is_unsupported(refused)
+        error = refused.json()["error"]
+        assert error["param"] == "thread.previous_message_id"
+        assert error["message"].startswith(f"thread.previous_message_id: no message with the id '{id}' is stored here")
+
+
+def create(here: Lab) -> Any:
+    return post(here, {"thread": {"type": "create"}, "messages": [{"role": "user", "content": "One."}]}).json()
+
+
+@pytest.mark.parametrize("field", [{"system": "New."}, {"tools": [{"name": "f", "input_schema": {"type": "object"}}]}])
+def test_continued_thread_keeps_its_system_text_and_tools(shared: Any, field: dict[str, Any]) -> None:
+    """API-7: a request that repeats or changes them is refused, as the API does, and not changed silently."""
+    here, servers = shared
+    first = create(here)
+    before = len(servers["chat"].received)
+    refused = post(here, continued(first["id"], **field))
+    [name] = field
+    error = refused.json()["error"]
+    assert (refused.status_code, error["param"], error["code"]) == (400, name, "invalid_value")
+    assert error["message"].startswith(f"{name}: expected none")
+    assert len(servers["chat"].received) == before
+
+
+@pytest.mark.parametrize("thread", [{}, {"type": "fork"}, {"type": "continue"}])
+def test_malformed_thread_is_refused(shared: Any, thread: Any) -> None:
+    here, _ = shared
+    assert is_unsupported(post(here, {"thread": thread, "messages": [{"role": "user", "content": "One."}]}))
+
+
+def test_paused_turn_of_a_thread_continues_without_messages() -> None:
+    """API-7: the SDKs send no message after `pause_turn`. Without a thread, no message is an error."""
+    replies: list[Reply] = [turn(testing.text("Half"), testing.finish("pause_turn")), turn(testing.text(" whole."))]
+    with MessagesServer(lambda _: replies.pop(0)) as upstream:
+
+        def placed(config: Config) -> Config:
+            served = UpstreamConfig(name="lab", dialect="messages", base_url=upstream.base_url, models=["*"])
+            return replace(config, upstreams=[served])
+
+        with lab(config=placed) as here:
+            first = create(here)
+            assert first["stop_reason"] == "pause_turn"
+            second = post(here, continued(first["id"], messages=[]))
+            assert (second.status_code, second.json()["content"][0]["text"]) == (200, " whole.")
+            refused = post(here, {"thread": {"type": "create"}, "messages": []})
+        sent = [(message["role"], message["content"]) for message in upstream.received[-1].json["messages"]]
+    assert [role for role, _ in sent] == ["user", "assistant"]
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "messages")
 
 
 def test_gateway_without_a_store_has_no_threads(without_store: Any) -> None:

@@ -81,5 +81,5 @@ def test_thread_needs_a_store_and_offers_its_first_tools() -> None:
     prepared = prepare_request(request, plan)
     assert [tool["function"]["name"] for tool in json.loads(prepared.body)["tools"]] == ["f"]
     assert list(prepared.losses) == []
-    with pytest.raises(UnsupportedParameter, match="thread: this gateway stores no responses"):
+    with pytest.raises(UnsupportedParameter, match="thread: the response is not stored here"):
         prepare_request(request, target().plan_translation())

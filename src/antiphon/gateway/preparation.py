@@ -177,7 +177,7 @@ def _settle_store(request: Request, *, is_stored: bool, losses: Losses) -> Reque
         message = f"background: expected false, because {why}; a background response must be stored"
         raise UnsupportedParameter(message, param="background")
     if not is_stored and THREAD in (request.extra or ()):
-        message = "thread: this gateway stores no responses; send the whole conversation instead"
+        message = "thread: the response is not stored here; send the whole conversation instead"
         raise UnsupportedParameter(message, param="thread")
     if not is_stored and request.store:
         losses.add("store", "the response is not stored", "this gateway stores no responses")

@@ -10,7 +10,7 @@ from msgspec import UNSET
 from tests.dialects.messages.client_asking import HELLO, read
 
 from antiphon.dialects.messages.request_in import request_to_hub
-from antiphon.errors import ApiError, UnsupportedParameter
+from antiphon.errors import ApiError, InvalidValue, UnsupportedParameter
 from antiphon.protocol.content import InputText
 from antiphon.protocol.items import MessageParam
 from antiphon.protocol.request import (
@@ -81,13 +81,16 @@ def test_thread_begins_with_its_tools_and_its_system_text(system: Any) -> None:
 
 
 def test_continued_thread_has_only_its_new_messages() -> None:
-    """API-7: what it repeats is in the stored conversation."""
+    """API-7: system text and tools are in the stored conversation."""
     thread = {"type": "continue", "previous_message_id": "msg_1"}
-    tools = [{"name": "f", "input_schema": {"type": "object"}}]
-    request, losses = read(thread=thread, system="Be brief.", tools=tools)
+    request, losses = read(thread=thread, system=None, tools=[])
     assert (request.store, request.previous_response_id, request.instructions) == (True, "resp_1", UNSET)
     assert [type(item).__name__ for item in input_items(request)] == ["MessageParam"]
     assert not losses
+    assert input_items(read(thread=thread, messages=[])[0]) == []
+    for field in ({"system": "Be brief."}, {"tools": [{"name": "f", "input_schema": {"type": "object"}}]}):
+        with pytest.raises(InvalidValue, match="expected none, because a thread keeps"):
+            read(thread=thread, **field)
 
 
 def test_null_thread_is_accepted() -> None:

@@ -105,7 +105,10 @@ def _type_of_status(status: int) -> str:
 def _encode_error(type: str, message: str, code: str | None, param: str | None) -> bytes:
     if code == "context_length_exceeded" and TOO_LONG not in message.lower():
         message = f"{TOO_LONG}: {message}"
-    is_about_thread = (code, param) == ("unsupported_parameter", "thread") or code == "previous_response_not_found"
+    is_about_thread = (code, param) == ("unsupported_parameter", "thread")
+    if code == "previous_response_not_found":
+        is_about_thread, param = True, "thread.previous_message_id"
+        message = f"{param}: {message.replace('no response', 'no message').replace('resp_', 'msg_', 1)}"
     details = THREADS_UNSUPPORTED if is_about_thread else UNSET
     error = ErrorOut(type=type, message=message, details=details, code=code or UNSET, param=param or UNSET)
     return msgspec.json.encode(ErrorBodyOut(error=error))

@@ -25,7 +25,7 @@ from antiphon.dialects.messages.wire import (
     ThinkingEnabledIn,
     UnknownFormat,
 )
-from antiphon.errors import UnsupportedParameter
+from antiphon.errors import InvalidValue, UnsupportedParameter
 from antiphon.protocol import codec
 from antiphon.protocol.content import InputText
 from antiphon.protocol.items import AdditionalTools, MessageParam
@@ -46,13 +46,13 @@ def request_to_hub(body: bytes) -> tuple[Request, Losses]:
     """Translate a client's body to a hub request, with the losses."""
     client_request: RequestIn = codec.decode_as(body, RequestIn)
     losses = Losses()
-    thread = client_request.thread or None
+    thread = None if client_request.thread is UNSET else client_request.thread
     continued_id = _continued_response_id(thread)
-    system = client_request.system if continued_id is None else UNSET
-    conversation = history_to_hub(system, client_request.messages, losses)
+    _check_messages(client_request, is_continued=continued_id is not None)
+    conversation = history_to_hub(client_request.system, client_request.messages, losses)
     tools = tools_to_hub(client_request.tools) if client_request.tools else UNSET
     if thread is not None:
-        conversation, tools = _as_thread(conversation, tools if continued_id is None else UNSET), UNSET
+        conversation, tools = _as_thread(conversation, tools), UNSET
     effort = _effort(client_request)
     format = _output_format(client_request, losses)
     if client_request.metadata:
@@ -106,6 +106,18 @@ def _continued_response_id(thread: dict[str, Any] | None) -> str | None:
         case _:
             message = "thread: expected the type 'create', or 'continue' with previous_message_id"
             raise UnsupportedParameter(message, param="thread")
+
+
+def _check_messages(client_request: RequestIn, *, is_continued: bool) -> None:
+    """A request that continues a thread may have no messages (after `pause_turn`), and cannot change what the thread
+    was created with. Every other request has messages."""
+    if is_continued:
+        for name, value in (("system", client_request.system), ("tools", client_request.tools)):
+            if value:
+                message = f"{name}: expected none, because a thread keeps the {name} that it was created with"
+                raise InvalidValue(message, param=name)
+    elif not client_request.messages:
+        raise InvalidValue("messages: expected an array of at least 1 objects, got 0 entries", param="messages")
 
 
 def _effort(client_request: RequestIn) -> ReasoningEffort | UnsetType:

@@ -402,7 +402,7 @@ class MetadataIn(Shape, frozen=True, kw_only=True):
 class RequestIn(Shape, frozen=True, kw_only=True):
     """The body of `POST /messages` and of `POST /messages/count_tokens`."""
 
-    messages: Annotated[list[MessageIn], Meta(min_length=1)]
+    messages: list[MessageIn]  # empty only if a thread continues
     model: str | None | UnsetType = UNSET
     system: Text10M | list[PlainBlockIn] | None | UnsetType = UNSET
     max_tokens: Annotated[int, Meta(ge=0, le=MAX_OUTPUT_LIMIT)] | None | UnsetType = UNSET
@@ -421,7 +421,7 @@ class RequestIn(Shape, frozen=True, kw_only=True):
     top_k: int | None | UnsetType = UNSET
     context_management: dict[str, Any] | None | UnsetType = UNSET
     cache_control: CacheControl = UNSET
-    # A conversation that the server stores; not supported here.
+    # A conversation that the gateway stores.
     thread: dict[str, Any] | None | UnsetType = UNSET
 
 
