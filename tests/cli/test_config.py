@@ -95,7 +95,7 @@ def test_config_check_live_asks_the_upstreams(tmp_path: Path) -> None:
 
 
 def test_config_check_reports_all_faults_at_once(tmp_path: Path) -> None:
-    """Faults of types and names first, since the others need valid settings."""
+    """Faults of types and names, then those of the settings beside them."""
     faults = 'port = "x"\nhosts = 1\n[[upstreams]]\nname = "a"\ndialect = "chta"\n[[upstreams]]\nname = 5\n'
     (tmp_path / "bad.toml").write_text("[server]\n" + faults)
     with pytest.raises(ConfigError) as caught:
@@ -109,6 +109,18 @@ def test_config_check_reports_all_faults_at_once(tmp_path: Path) -> None:
     ):
         assert any(part in line for line in lines), (part, lines)
     assert re.findall(r"line (\d+)", str(caught.value))[:3] == ["2", "3", "6"]
+    (tmp_path / "bad.toml").write_text(MIXED_FAULTS)
+    with pytest.raises(ConfigError) as caught:
+        _check("bad.toml", cwd=tmp_path)
+    paths = re.findall(r"bad\.toml, line (\d+): ([\w.\[\]]+)", str(caught.value))
+    assert paths == [
+        ("2", "server.port"),
+        ("5", "upstreams[0].dialect"),
+        ("6", "upstreams[0].base_url"),
+        ("12", "upstreams[1].profile"),
+        ("9", "upstreams[1].name"),
+        ("13", "keys[0]"),
+    ]
     relations = (
         LAB.replace("9001/v1", "9001/v1?x=1") + '[[upstreams]]\nname = "lab"\ndialect = "chat"\nbase_url = "x"\n'
     )
@@ -134,3 +146,21 @@ def test_config_check_rejects_a_configuration_in_which_every_key_is_unset(tmp_pa
     (tmp_path / "lab.toml").write_text(LAB + 'api_key_env = "GONE"\n')
     with pytest.raises(ConfigError, match="GONE is not set"):
         _check("lab.toml", cwd=tmp_path)
+
+
+MIXED_FAULTS = """\
+[server]
+port = "x"
+[[upstreams]]
+name = "a"
+dialect = "chatt"
+base_url = "ftp://host"
+profile = "google"
+[[upstreams]]
+name = "a"
+dialect = "chat"
+base_url = "http://127.0.0.1:1/v1"
+profile = "nope"
+[[keys]]
+name = "k"
+"""

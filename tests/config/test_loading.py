@@ -291,3 +291,22 @@ def test_own_retry_of_a_model_inherits_the_other_values() -> None:
     assert own.retry == RetryConfig(rounds=4, deadline=9.0)
     assert inherited.retry is None
     assert config.retry == RetryConfig(rounds=4, deadline=120.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "paths"),
+    [
+        ("upstreams = [5]\n[server]\nport = -1\n", ["upstreams[0]", "server.port"]),
+        ('[[models]]\nname = "m"\n[server]\nroot_path = "x"\n', ["models[0].targets is missing", "server.root_path"]),
+        ("[[models]]\n[[models.targets]]\n", ["targets[0].upstream", "targets[0].model", "models[0].name is missing"]),
+        ("[[keys]]\n", ["keys[0].name is missing", "keys[0]: the key"]),
+        ('[[upstreams]]\nbase_url = "x"\n', ["name is missing", "dialect is missing", "upstreams[0].base_url"]),
+    ],
+)
+def test_faults_of_types_do_not_hide_other_faults(text: str, paths: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_config(text, "antiphon.toml", {})
+    lines = str(caught.value).splitlines()
+    assert len(lines) == len(paths)
+    for path, line in zip(paths, lines, strict=True):
+        assert path in line

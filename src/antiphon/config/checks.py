@@ -41,15 +41,21 @@ def check_config(config: Config, environ: Mapping[str, str]) -> None:
 
 def find_problems(config: Config, environ: Mapping[str, str]) -> Iterator[Problem]:
     """Yields all problems of a configuration."""
-    yield from _server_problems(config.server)
+    yield from find_table_problems(config, environ)
     if not config.keys and not is_loopback(config.server.host):
         yield Problem(("server", "host"), PUBLIC_HOST_WITHOUT_KEYS.format(host=as_toml(config.server.host)))
-    for index, upstream in enumerate(config.upstreams):
-        for path, message in _upstream_problems(upstream, environ):
-            yield Problem(("upstreams", index, *path), message)
     yield from _missing_key_problems(config, environ)
     yield from routing_problems(config)
     yield from _default_model_problems(config)
+    yield from _duplicate_key_problems(config, environ)
+
+
+def find_table_problems(config: Config, environ: Mapping[str, str]) -> Iterator[Problem]:
+    """Yields the problems that each table has, whatever the others contain; and names that occur twice."""
+    yield from _server_problems(config.server)
+    for index, upstream in enumerate(config.upstreams):
+        for path, message in _upstream_problems(upstream, environ):
+            yield Problem(("upstreams", index, *path), message)
     yield from _duplicate_name_problems(config)
     for index, key in enumerate(config.keys):
         for path, message in _key_problems(key, environ):
@@ -57,7 +63,6 @@ def find_problems(config: Config, environ: Mapping[str, str]) -> Iterator[Proble
         if key.env is not None and (message := _short_key_problem(config.server, key.env, environ)):
             yield Problem(("keys", index, "env"), message)
     yield from _metrics_key_problems(config.server, environ)
-    yield from _duplicate_key_problems(config, environ)
     yield from _sealing_problems(config.compaction, environ)
 
 

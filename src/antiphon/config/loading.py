@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from msgspec.structs import replace
 
-from antiphon.config.checks import check_config, find_problems
+from antiphon.config.checks import check_config, find_problems, find_table_problems
 from antiphon.config.model_rules import ModelRule
 from antiphon.config.routing import ModelConfig, RetryConfig
 from antiphon.config.schema import EMBEDDED_DIALECT, Config, Timeouts, UpstreamConfig
@@ -50,7 +50,10 @@ def parse_config(text: str, file: str | Path, environ: Mapping[str, str]) -> Con
     """Parses the content of `file`. Without upstreams in it, the default ones are used."""
     source = TomlSource(str(file), text, ConfigError)
     _refuse_removed_settings(source)
-    settings = source.convert(source.toml, Config)
+    try:
+        settings = source.convert(source.toml, Config)
+    except ConfigError as error:
+        raise ConfigError("\n".join([str(error), *_other_problems(source, environ)])) from None
     folder = Path(file).parent
     upstreams = [
         _resolve_upstream(upstream, folder, settings.timeouts, table.get("timeouts", {}))
@@ -68,6 +71,21 @@ def parse_config(text: str, file: str | Path, environ: Mapping[str, str]) -> Con
     if problems:
         raise ConfigError("\n".join(problems))
     return config
+
+
+def _other_problems(source: TomlSource, environ: Mapping[str, str]) -> list[str]:
+    """The problems of the valid settings beside invalid ones, so that one look shows all. Relations between tables are
+    checked when all are valid."""
+    settings, placeholders = source.valid_part(Config)
+    folder = Path(source.file).parent
+    upstreams = [_resolve_upstream(upstream, folder, settings.timeouts, ()) for upstream in settings.upstreams]
+    config = replace(settings, upstreams=upstreams)
+    return [
+        str(source.error_at(problem.path, str(problem)))
+        for problem in find_table_problems(config, environ)
+        if problem.path not in placeholders
+        and not (problem.path[-1] == "profile" and (*problem.path[:-1], "dialect") in placeholders)
+    ]
 
 
 def _refuse_removed_settings(source: TomlSource) -> None:

@@ -51,6 +51,13 @@ class TomlSource:
         except msgspec.ValidationError as error:  # each value is valid alone: the error is from the shape's own checks
             raise self.error_at(path, f"{label}{error}") from None
 
+    def valid_part(self, shape: type[_Shape]) -> tuple[_Shape, set[SettingPath]]:
+        """The settings that are valid, as `shape`, and the paths of required settings that are invalid or missing: they
+        have a placeholder. The shape must have no checks of its own."""
+        placeholders: set[SettingPath] = set()
+        values = _valid_members(self.toml, shape, (), placeholders)
+        return msgspec.convert(values, shape), placeholders
+
     def _check_members(self, values: dict[str, Any], shape: type[Struct], path: SettingPath, label: str) -> None:
         """Raise all problems of a table, one in each line."""
         members = {member.encode_name: member for member in fields(shape)}
@@ -105,6 +112,48 @@ class TomlSource:
         """Return the line on which a setting begins: the first line whose addition makes it appear. The TOML parser
         reports no lines."""
         return next(end for end in range(1, len(self._lines) + 1) if _lines_have_setting(self._lines[:end], path))
+
+
+def _valid_members(
+    values: dict[str, Any], shape: type[Struct], path: SettingPath, placeholders: set[SettingPath]
+) -> dict[str, Any]:
+    """A table without its invalid settings, with placeholders for required ones."""
+    members: dict[str, Any] = {}
+    for member in fields(shape):
+        name, setting = member.encode_name, (*path, member.encode_name)
+        value = _valid_value(values.get(name), member.type, setting, placeholders)
+        if value is None and member.required:
+            value = _placeholder(member.type)
+            placeholders.add(setting)
+        if value is not None:
+            members[name] = value
+    return members
+
+
+def _valid_value(value: Any, type: Any, path: SettingPath, placeholders: set[SettingPath]) -> Any:
+    """A value, or its valid part if it has tables; None if it is invalid."""
+    info = _toml_type(type)
+    table = _table_in(info)
+    if table is not None and isinstance(value, dict):
+        return _valid_members(value, table, path, placeholders)
+    if isinstance(info, shapes.ListType) and _table_in(info.item_type) is not None and isinstance(value, list):
+        items = [_valid_value(item, _item_type(type), (*path, index), placeholders) for index, item in enumerate(value)]
+        return None if None in items else items  # without an item, the others would have other indexes
+    try:
+        msgspec.convert(value, type)
+    except msgspec.ValidationError:
+        return None
+    return value
+
+
+def _placeholder(type: Any) -> Any:
+    match _toml_type(type):
+        case shapes.LiteralType(values=literals):
+            return literals[0]
+        case shapes.ListType():
+            return []
+        case _:
+            return ""
 
 
 def as_toml(value: Any) -> str:
