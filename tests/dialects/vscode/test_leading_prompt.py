@@ -135,7 +135,7 @@ MORE_PROMPTS = [
     "You are a chatbot for a library. Respond politely.",
     "You're an AI coding assistant that follows instructions exactly.",
     "You are a commit message generator. Return only the message.",
-    "You are Codex, a coding agent based on GPT-5.",
+    "You are Codex, a coding agent based on a GPT model.",
     "You are opencode, an interactive CLI tool that helps users with software engineering tasks.",
     "You are Roo, a highly skilled software engineer with extensive knowledge in many programming languages.",
     "You are an interactive agent that helps users with software engineering tasks.",
