@@ -33,9 +33,10 @@ BOUND = 60.0  # seconds after which a test that waits has failed
 class Running:
     """A gateway as a test sees it."""
 
-    def __init__(self, url: str, log: io.StringIO, services: Services) -> None:
+    def __init__(self, url: str, log: io.StringIO, services: Services, app: App) -> None:
         self.url = url
         self.services = services
+        self.app = app
         self._log = log
 
     @property
@@ -117,7 +118,7 @@ def running(
         thread.start()
         try:
             assert started.wait(BOUND), "the gateway did not start"
-            gateway = Running(listener_url(server_socket), log, services)
+            gateway = Running(listener_url(server_socket), log, services, server.config.loaded_app)
             yield gateway
         finally:
             server.should_exit = True

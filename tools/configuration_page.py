@@ -138,6 +138,7 @@ max_open_turns_per_key = 1000
 body_timeout = 300.0
 max_unfinished_mib = 256
 shutdown_delay = 0.0
+watch = false
 default_model = "fast"                         # of requests that name no model
 claude_aliases = false                         # true: every model also as claude-via-NAME, for Claude Code
 websocket = true                               # on /v1/responses

@@ -626,7 +626,7 @@ def test_shutdown_fails_running_turns_and_closes_connections(store: bool) -> Non
         talk.until("response.output_text.delta")
         early.send("Go.", store=store)
         here.chat.wait_received(2, BOUND)
-        sockets = [here.gateway.services.requests_in_flight]
+        sockets = [here.gateway.services.process.requests_in_flight]
         assert sockets == [2]
         lab_ends = [talk, idle, early]
         stop(here)
@@ -699,7 +699,7 @@ def test_disconnect_cancels_the_upstream_and_stores_one_record(
     assert here.count() == before + 1
     if element is not None:
         assert stored["output"][0]["status"] == "incomplete"
-    until(lambda: here.gateway.services.requests_in_flight == 0)
+    until(lambda: here.gateway.services.process.requests_in_flight == 0)
     assert len(here.chat.received) == 1
 
 
@@ -907,6 +907,6 @@ def test_closed_connection_leaves_no_objects_and_no_requests(here: Lab) -> None:
     with here.socket() as talk:
         talk.told("One", store=False)
         talk.send("Two", store=False)
-    until(lambda: conversations() == [] and here.gateway.services.requests_in_flight == 0)
+    until(lambda: conversations() == [] and here.gateway.services.process.requests_in_flight == 0)
     gc.collect()
     assert [candidate for candidate in gc.get_objects() if isinstance(candidate, ResponsesConnection)] == []

@@ -444,7 +444,7 @@ def test_stream_cut_by_shutdown_ends_with_an_error(asker: Asker) -> None:
             data = b""
             while b"Hel" not in data:
                 data += connection.recv(65536)
-            until(lambda: gateway.services.requests_in_flight == 1)
+            until(lambda: gateway.services.process.requests_in_flight == 1)
         with connection:
             data += read_all(connection)
         gate.open()

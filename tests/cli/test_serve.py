@@ -42,7 +42,10 @@ class FakeServer:
         self._url = url
         self._then = then
 
-    def __call__(self, config: Config, *, debug: bool, announce: Callable[[str], None]) -> None:
+    def __call__(
+        self, config: Config, *, debug: bool, announce: Callable[[str], None], source: serve.CommandLineSource
+    ) -> None:
+        del source
         self.config, self.debug = config, debug
         if self._url:
             announce(self._url)

@@ -27,8 +27,8 @@ LAB = '[[upstreams]]\nname = "lab"\ndialect = "chat"\nbase_url = "http://127.0.0
 def served(folder: Path, *words: str) -> tuple[Config, str]:
     configs: list[Config] = []
 
-    def server(config: Config, *, debug: bool, announce: Callable[[str], None]) -> None:
-        del debug
+    def server(config: Config, *, debug: bool, announce: Callable[[str], None], source: object) -> None:
+        del debug, source
         configs.append(config)
         announce("http://127.0.0.1:8080")
 

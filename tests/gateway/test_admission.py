@@ -40,3 +40,13 @@ def test_turn_that_fails_is_not_open_any_more() -> None:
     with pytest.raises(ZeroDivisionError), admission.admit("a"):
         raise ZeroDivisionError
     assert admission.open_turns == 0
+
+
+def test_limits_can_change_while_turns_are_open() -> None:
+    admission = TurnAdmission(1, None)
+    with admission.admit("a"):
+        admission.set_limits(2, 1)
+        with pytest.raises(ApiError, match="of this key"), admission.admit("a"):
+            pass
+        with admission.admit("b"):
+            assert admission.open_turns == 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from antiphon.config import Config, ModelConfig, ModelRule, ServerConfig, TargetConfig, Timeouts, UpstreamConfig
@@ -185,3 +187,24 @@ def test_upstream_without_its_key_leaves_the_others_in_use() -> None:
             routes.find(model)
         assert (caught.value.status, caught.value.code) == (404, "model_not_found")
     assert routes.find_entry("unknown") is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "keeps_keys", "keeps_refusals"),
+    [
+        ({"models": ["other"]}, True, True),
+        ({"profile": "groq"}, True, False),
+        ({"base_url": "http://elsewhere/v1"}, False, False),
+        ({"api_key_env": "SECOND"}, False, False),
+        ({"name": "another"}, False, False),
+    ],
+)
+def test_state_of_an_upstream_that_stays_is_kept(
+    changed: dict[str, Any], keeps_keys: bool, keeps_refusals: bool
+) -> None:
+    environ = {"FIRST": "sk-first", "SECOND": "sk-second"}
+    previous = Routes(Config(upstreams=[lab(api_key_env="FIRST")]), environ, {})
+    [earlier] = previous.upstreams
+    [upstream] = Routes(Config(upstreams=[lab(**{"api_key_env": "FIRST", **changed})]), environ, {}, previous).upstreams
+    assert (upstream.key_ring is earlier.key_ring) is keeps_keys
+    assert (upstream.refusals is earlier.refusals) is keeps_refusals

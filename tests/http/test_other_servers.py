@@ -37,9 +37,8 @@ def plain_uvicorn(base_url: str) -> Iterator[Running]:
     )
     log = io.StringIO()
     services = Services(config, {}, HttpTransport({}), Logger(log, "json"))
-    settings = uvicorn.Config(
-        App(services, {}), http="httptools", ws="none", lifespan="on", log_config=None, access_log=False
-    )
+    app = App(services, {})
+    settings = uvicorn.Config(app, http="httptools", ws="none", lifespan="on", log_config=None, access_log=False)
     started = threading.Event()
     with bound_listener(config) as server_socket:
         server = GatewayServer(settings, started.set)
@@ -47,7 +46,7 @@ def plain_uvicorn(base_url: str) -> Iterator[Running]:
         thread.start()
         try:
             assert started.wait(BOUND)
-            yield Running(listener_url(server_socket), log, services)
+            yield Running(listener_url(server_socket), log, services, app)
         finally:
             server.should_exit = True
             thread.join(BOUND)

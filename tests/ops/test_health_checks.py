@@ -8,7 +8,7 @@ import pytest
 from tests.gateway.routing.making import at, make_router
 from tests.gateway.scripted import JSON, ScriptedAnswer, ScriptedTransport
 
-from antiphon.config import Config, UpstreamConfig
+from antiphon.config import Config, HealthConfig, UpstreamConfig
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.gateway.routes import Routes
 from antiphon.ops.health_checks import check_resting_targets, run_health_checks
@@ -35,12 +35,27 @@ def test_resting_target_is_woken_only_by_a_proper_answer(answer: ScriptedAnswer 
     assert state.is_resting(router.clock()) is not is_up
 
 
-def test_checks_run_until_they_are_cancelled() -> None:
-    router = make_router([at("a")])
-    routes = Routes(Config(), {}, {})
+class ScriptedServices:
+    """The services of a configuration with one resting target."""
+
+    def __init__(self, check_interval: float | None) -> None:
+        upstream = UpstreamConfig(name="a", dialect="chat", base_url="http://a/v1")
+        self.config = Config(upstreams=[upstream], health=HealthConfig(check_interval=check_interval))
+        self.router = make_router([at("a")])
+        self.routes = Routes(self.config, {}, {})
+        self.transport = ScriptedTransport(UpstreamFault("refused"))
+        self.router.find("m").targets[0].state.rest(60.0, self.router.clock())
+
+
+@pytest.mark.parametrize(("check_interval", "is_asked"), [(0.001, True), (None, False)])
+def test_checks_run_at_the_interval_of_the_newest_configuration(check_interval: float | None, is_asked: bool) -> None:
+    started, newest = ScriptedServices(0.001), ScriptedServices(check_interval)
+    configurations = [started, newest]
 
     async def run_shortly() -> None:
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(run_health_checks(router, routes, ScriptedTransport(), 0.001), 0.05)
+        with pytest.raises((TimeoutError, IndexError)):
+            await asyncio.wait_for(run_health_checks(lambda: configurations.pop(0)), 60.0)
 
     asyncio.run(run_shortly())
+    assert started.transport.asked == []
+    assert bool(newest.transport.asked) is is_asked

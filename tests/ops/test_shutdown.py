@@ -367,12 +367,12 @@ def test_store_closes_after_the_last_turn() -> None:
         config = replace(one_upstream("http://127.0.0.1:1/v1"), store=StoreConfig(url="off"))
         services = Services(config, {}, HttpTransport({}), Logger(io.StringIO(), "json"), open_store=give_it)
         await services.open()
-        services.requests_in_flight = 1
+        services.process.requests_in_flight = 1
         closing = asyncio.create_task(services.close())
         done, _ = await asyncio.wait([closing], timeout=0.05)
         assert not done
         assert not store.is_closed
-        services.requests_in_flight = 0
+        services.process.requests_in_flight = 0
         await closing
         assert store.is_closed
 
@@ -383,7 +383,7 @@ def test_shutdown_does_not_wait_forever_for_requests(monkeypatch: pytest.MonkeyP
     """A gateway ends even if a request never ends: `running` checks that."""
     monkeypatch.setattr("antiphon.ops.services.CLOSE_TIMEOUT", 0.05)
     with ChatServer() as upstream, running(one_upstream(upstream.base_url)) as gateway:
-        gateway.services.requests_in_flight += 1
+        gateway.services.process.requests_in_flight += 1
 
 
 def _complete(response: Response | None) -> Response:

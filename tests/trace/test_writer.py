@@ -69,6 +69,18 @@ def whole_turn(trace: Trace) -> None:
     trace.record_note("error", None)
 
 
+def test_secrets_of_a_later_configuration_are_removed_too(tmp_path: Path) -> None:
+    traces = TraceWriter(TraceConfig(dir=str(tmp_path)), [SECRET])
+    traces.add_secrets(["second-key-2"])
+    trace = traces.start_trace("req_1")
+    ask(trace, b"upstream-key-1 second-key-2")
+    trace.finish()
+    traces.close()
+    request = read_trace(tmp_path, "req_1").client_request
+    assert request is not None
+    assert request.body.raw == b"[removed] [removed]"
+
+
 def test_trace_contains_the_whole_turn(tmp_path: Path) -> None:
     read = traced(tmp_path, whole_turn)
     assert read.client_request is not None

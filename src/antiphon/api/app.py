@@ -13,11 +13,12 @@ from antiphon.api.operation import Route
 from antiphon.api.request_options import dialect_for
 from antiphon.api.responses_websocket import responses_websocket
 from antiphon.api.routes import ALL_ROUTES, METRICS_PATH, MODEL_PREFIXES, MODEL_ROUTES, RESOURCE_ROUTES, ROUTES
-from antiphon.errors import AntiphonError, ClientFault
+from antiphon.config import Config
+from antiphon.errors import AntiphonError, ClientFault, ConfigError
 from antiphon.gateway.background_runner import BackgroundRunner
 from antiphon.gateway.ids import new_id
 from antiphon.gateway.request_scope import request_scope
-from antiphon.http.access_policy import AccessPolicy
+from antiphon.http.access_policy import AccessPolicy, Caller
 from antiphon.http.asgi import Headers, MethodNotAllowed, Receive, Scope, Send, first_header
 from antiphon.http.body_budget import BodyBudget
 from antiphon.http.exchange import Exchange
@@ -31,24 +32,52 @@ class App:
 
     def __init__(self, services: Services, environ: Mapping[str, str]) -> None:
         self._services = services
-        self._access_policy = AccessPolicy.from_config(services.config, environ)
+        self._environ = environ
+        self._loop: asyncio.AbstractEventLoop | None = None  # set at the start
         services.metrics.register_paths(ALL_ROUTES)
-        self.body_timeout = services.config.server.body_timeout
         self._body_budget = BodyBudget(services.config.server.unfinished_bytes)
         services.metrics.add_gauge(
             "antiphon_unfinished_body_bytes",
             "Bytes of request bodies that have not arrived in full or are not prepared yet.",
             lambda: self._body_budget.used_bytes,
         )
-        endpoints = {"/v1/responses": responses_websocket(services)}
+        self._use_services(services, AccessPolicy.from_config(services.config, environ))
+
+    def _use_services(self, services: Services, access_policy: AccessPolicy) -> None:
+        server = services.config.server
+        self._services = services
+        self._access_policy = access_policy
+        self.body_timeout = server.body_timeout
+        self._body_budget.set_limit(server.unfinished_bytes)
         websocket_routes = WebSocketRoutes(
-            self._access_policy,
-            endpoints,
+            access_policy,
+            {"/v1/responses": responses_websocket(services, self._authenticate)},
             services.max_body,
             WebSocketTimeouts(lifetime=services.websocket_lifetime),
             self._body_budget,
         )
-        self.websockets = websocket_routes if services.config.server.websocket else None
+        self.websockets = websocket_routes if server.websocket else None
+
+    def _authenticate(self, scope: Scope) -> Caller:
+        """The owner of a key by the newest configuration."""
+        return self._access_policy.authenticate(scope)
+
+    def apply_config(self, config: Config) -> None:
+        """Serves new requests with another configuration; requests in flight keep theirs. Called in another thread, it
+        returns once the configuration is in use, or raises and changes nothing."""
+        assert self._loop is not None  # it was started
+        routes = self._services.make_routes(config)
+        access_policy = AccessPolicy.from_config(config, self._environ)
+
+        async def use_config() -> None:
+            self._use_services(self._services.reconfigure(config, routes), access_policy)
+
+        result = asyncio.run_coroutine_threadsafe(use_config(), self._loop)
+        try:
+            result.result(APPLY_TIMEOUT)
+        except TimeoutError:
+            result.cancel()
+            raise ConfigError("the gateway is too busy to change its configuration; try again") from None
 
     @property
     def shutdown_delay(self) -> float:
@@ -85,6 +114,7 @@ class App:
             match (await receive())["type"]:
                 case "lifespan.startup":
                     try:
+                        self._loop = asyncio.get_running_loop()
                         await self._services.open()
                         self._start_background_runner()
                     except AntiphonError as error:  # a problem that appeared after the check in `run_server`
@@ -111,15 +141,15 @@ class App:
         exchange = Exchange(id, scope, receive, send, dialect_for(scope), cors_headers, trace, self._body_budget)
         if services.telemetry is not None:
             exchange.log_entry.traceparent = first_header(scope, b"traceparent").decode("latin-1")
-        services.requests_in_flight += 1
+        services.process.requests_in_flight += 1
         try:
             async with request_scope(services, exchange.request_scope, exchange):
-                await self._call_endpoint(exchange)
+                await self._call_endpoint(services, exchange)
         finally:
             exchange.release_body()
-            services.requests_in_flight -= 1
+            services.process.requests_in_flight -= 1
 
-    async def _call_endpoint(self, exchange: Exchange) -> None:
+    async def _call_endpoint(self, services: Services, exchange: Exchange) -> None:
         """Applies the access policy, then calls the endpoint."""
         scope = exchange.scope
         self._access_policy.check_host_and_origin(scope)
@@ -138,7 +168,7 @@ class App:
         if operation is None:
             allowed = ", ".join(sorted(route.operations))
             raise MethodNotAllowed(f"method not allowed; this path supports {allowed}", allowed.encode())
-        await operation.endpoint(self._services, exchange)
+        await operation.endpoint(services, exchange)
 
     def _can_read_metrics(self, exchange: Exchange) -> bool:
         """Whether this is a request for the metrics that needs no client's key."""
@@ -182,6 +212,7 @@ def _unknown_path(exchange: Exchange) -> ClientFault:
     return ClientFault("unknown path; see /openapi.json", type="not_found", code="not_found")
 
 
+APPLY_TIMEOUT: Final = 5.0  # seconds for a busy event loop to change its configuration
 PARAMETER_PLACEHOLDERS: Final = ("{id}", "{item_id}")
 GATEWAY_HEADERS: Final = (
     b"authorization",

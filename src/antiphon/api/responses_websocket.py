@@ -33,7 +33,8 @@ from antiphon.gateway.request_scope import RequestLog, RequestScope, request_sco
 from antiphon.gateway.run_turn import deliver_events, drain_upstream, run_turn, violation_reporter
 from antiphon.gateway.turn import UpstreamTurn
 from antiphon.gateway.turn_data import TurnOutline
-from antiphon.http.asgi import first_header
+from antiphon.http.access_policy import Caller
+from antiphon.http.asgi import Scope, first_header
 from antiphon.http.websocket import WebSocket
 from antiphon.ops.services import Services
 from antiphon.protocol.events import ResponseCompleted, ResponseCreated, ResponseInProgress, StreamEvent
@@ -41,15 +42,18 @@ from antiphon.protocol.status import ResponseStatus
 from antiphon.store.interface import StoredTurn
 from antiphon.upstream.transport import Flow
 
+Authenticate = Callable[[Scope], Caller]  # the owner of the key of a connection; raises if the key is not valid
+LIFETIME_CODE: Final = "websocket_connection_limit_reached"
+CLOSE_CODES: Final = {"server_shutdown": 1001, "invalid_api_key": 1008}  # RFC 6455, 7.4.1
 MAX_QUEUED_MESSAGES: Final = 8  # messages in the queue
 MAX_QUEUED_BYTES: Final = 1024 * 1024  # bytes in the queue; a single message may be larger
 
 
-def responses_websocket(services: Services) -> Callable[[WebSocket], None]:
-    """The endpoint for WebSockets."""
+def responses_websocket(services: Services, authenticate: Authenticate) -> Callable[[WebSocket], None]:
+    """The endpoint for WebSockets. `authenticate` checks the key of a connection again before each turn."""
 
     def open_connection(socket: WebSocket) -> None:
-        ResponsesConnection(services, socket)
+        ResponsesConnection(services, socket, authenticate)
 
     return open_connection
 
@@ -57,8 +61,9 @@ def responses_websocket(services: Services) -> Callable[[WebSocket], None]:
 class ResponsesConnection:
     """The turns of one WebSocket."""
 
-    def __init__(self, services: Services, socket: WebSocket) -> None:
+    def __init__(self, services: Services, socket: WebSocket, authenticate: Authenticate) -> None:
         self._services = services
+        self._authenticate = authenticate
         self._socket = socket
         self._newest_id: str | None = None  # WS-5: the response that can be continued here without being stored
         self._past_turns: PastTurns | None = None  # that response with its history; None if the store has all of it
@@ -67,7 +72,7 @@ class ResponsesConnection:
         self._drain_tasks: set[asyncio.Task[None]] = set()  # they read upstreams to their end
         self._stop_error: ApiError | None = None  # if set, no more turns are accepted
         self._is_closed = False
-        services.open_websockets += 1
+        services.process.open_websockets += 1
         socket.on_message = self._on_message
         socket.on_binary = self._on_binary
         socket.on_lifetime_exceeded = self._on_lifetime_exceeded
@@ -87,7 +92,7 @@ class ResponsesConnection:
         self._stop(
             ClientFault(
                 "this connection has reached its maximum age of one hour: open a new one",
-                code="websocket_connection_limit_reached",
+                code=LIFETIME_CODE,
             )
         )
 
@@ -100,7 +105,7 @@ class ResponsesConnection:
     def _on_closed(self) -> None:
         """WS-12."""
         self._is_closed = True
-        self._services.open_websockets -= 1
+        self._services.process.open_websockets -= 1
         self._queued_messages.clear()
         if self._turn_task is not None:
             self._turn_task.cancel()
@@ -141,16 +146,16 @@ class ResponsesConnection:
         self._start_next_turn()
 
     def _close_with_error(self, error: ApiError) -> None:
-        """Sends an error for each waiting turn (WS-3). WS-9 requires at least one error; a server that stops sends none
-        to an idle client, which could take it for the end of its next turn."""
-        is_stopping = error.code == "server_shutdown"
-        for _ in range(max(len(self._queued_messages), 0 if is_stopping else 1)):
+        """Sends an error for each waiting turn (WS-3). WS-9 requires at least one error; otherwise an idle
+        client gets none, which it could take for the end of its next turn."""
+        is_lifetime_exceeded = error.code == LIFETIME_CODE
+        for _ in range(max(len(self._queued_messages), 1 if is_lifetime_exceeded else 0)):
             self.send_error(error)
         self._queued_messages.clear()
-        self._socket.close(1001 if is_stopping else 1000, error.code)
+        self._socket.close(CLOSE_CODES.get(error.code, 1000), error.code)
 
     async def _run_turn(self, message: bytes | ApiError) -> None:
-        services = self._services
+        services = self._services = self._services.current  # a turn begins with the newest configuration
         id = new_id("req")
         log_entry = RequestLog(
             request_id=id, method="WEBSOCKET", path=self._socket.scope["path"], owner=self._socket.owner
@@ -159,11 +164,12 @@ class ResponsesConnection:
         if services.telemetry is not None:
             log_entry.traceparent = first_header(self._socket.scope, b"traceparent").decode("latin-1")
         delivery = WebSocketTurn(self, RequestScope(log_entry, trace))
-        services.requests_in_flight += 1
+        services.process.requests_in_flight += 1
         try:
             async with request_scope(services, delivery.scope, delivery):
                 if self._socket.is_write_paused:  # a client that does not read its answers gets no further turn
                     await self._socket.wait_until_writable()
+                self._check_key()
                 if isinstance(message, ApiError):
                     raise message.without_traceback()
                 with services.admission.admit(self._socket.owner):
@@ -171,7 +177,18 @@ class ResponsesConnection:
                     del message  # frees memory during a long answer
                     await turn
         finally:
-            services.requests_in_flight -= 1
+            services.process.requests_in_flight -= 1
+
+    def _check_key(self) -> None:
+        """Refuses the turn, and all further ones, if a reload removed the key of the connection or gave it to another
+        owner."""
+        try:
+            if self._authenticate(self._socket.scope).owner != self._socket.owner:
+                message = "the key of this connection has another owner now: open a new connection"
+                raise ClientFault(message, code="invalid_api_key", status=401)
+        except ClientFault as error:
+            self._stop_error = error.without_traceback()
+            raise
 
     def send_error(self, error: ApiError) -> bytes:
         """Sends an error and returns the message."""

@@ -14,6 +14,7 @@ from antiphon.config import Config
 from antiphon.gateway.upstreams import UpstreamAddress
 from antiphon.http.connection import HttpProtocol
 from antiphon.ops.logger import Logger
+from antiphon.ops.reload import ConfigSource
 from antiphon.ops.run import Announce, OpenTransport, make_garbage_collection_rare, run_server
 from antiphon.ops.services import Services
 from antiphon.upstream.http import HttpTransport
@@ -26,9 +27,10 @@ def serve_api(
     announce: Announce | None = None,
     environ: Mapping[str, str] = os.environ,
     open_transport: OpenTransport = HttpTransport,
+    source: ConfigSource | None = None,
 ) -> None:
     """Serves until a signal. `announce` is called with the address once the server listens. Each process opens a
-    transport."""
+    transport. With `source` the configuration can be reloaded."""
     run_server(
         config,
         make_app=make_app,
@@ -37,6 +39,7 @@ def serve_api(
         announce=announce,
         environ=environ,
         open_transport=open_transport,
+        source=source,
     )
 
 

@@ -120,6 +120,7 @@ STARTERS: Final = ("run",)
 COMMANDS: Final = {
     "init": "write a configuration for what is found on this machine",
     "serve": "start the gateway",
+    "reload": "load the changed configuration of a running gateway",
     "ask": "ask a model through a running gateway",
     "chat": "talk to a model in the terminal",
     "run": "start an agent, such as Claude Code or Codex, on a gateway",

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
 import msgspec
 from msgspec import Struct
 
 from antiphon.cli.exits import InvalidUsage
-
-STATE_FOLDER: Final = (".local", "state")
+from antiphon.ops.running_file import state_folder
 
 
 class LastResponse(Struct, frozen=True):
@@ -25,10 +23,8 @@ class LastResponse(Struct, frozen=True):
 
 def state_file(environ: Mapping[str, str]) -> Path | None:
     """Return the file in the user's state folder; None without a home folder."""
-    state, home = environ.get("XDG_STATE_HOME", ""), environ.get("HOME", "")
-    if Path(state).is_absolute():
-        return Path(state, "antiphon", "last-response.json")
-    return Path(home, *STATE_FOLDER, "antiphon", "last-response.json") if home else None
+    folder = state_folder(environ)
+    return folder / "last-response.json" if folder else None
 
 
 def save_last_response(response: LastResponse, environ: Mapping[str, str]) -> None:

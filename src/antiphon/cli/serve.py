@@ -38,7 +38,23 @@ from antiphon.config import (
 class Serve(Protocol):
     """The signature of `antiphon.api.serve_api.serve_api`; tests pass their own."""
 
-    def __call__(self, config: Config, *, debug: bool, announce: Callable[[str], None]) -> None: ...
+    def __call__(
+        self, config: Config, *, debug: bool, announce: Callable[[str], None], source: CommandLineSource
+    ) -> None: ...
+
+
+class CommandLineSource:
+    """The configuration that a command line names, with the options of the command line."""
+
+    def __init__(self, args: argparse.Namespace, environ: Mapping[str, str], folder: Path) -> None:
+        self._args = args
+        self._environ = environ
+        self._folder = folder
+        self.file = find_config(args.config, environ, folder)
+
+    def load(self) -> Config:
+        """Load and check it."""
+        return _load_configuration(self._args, self._environ, self._folder)
 
 
 def add_parser(subparsers: Any, summary: str) -> None:
@@ -69,6 +85,9 @@ def add_parser(subparsers: Any, summary: str) -> None:
     parser.add_argument(
         "--debug", action="store_true", help="check every event that is sent against the grammar of the protocol"
     )
+    parser.add_argument(
+        "--watch", action="store_true", help="reload the configuration when its file changes, as [server] watch"
+    )
     parser.add_argument("--trace", metavar="DIR", type=Path, help="write a trace of each request to this folder")
 
 
@@ -83,7 +102,8 @@ def run(
 ) -> int:
     del err  # errors are raised
     folder = cwd or Path.cwd()
-    config = _load_configuration(args, environ, folder)
+    source = CommandLineSource(args, environ, folder)
+    config = source.load()
     urls: list[str] = []
 
     def announce(base_url: str) -> None:
@@ -93,7 +113,7 @@ def run(
 
     try:
         with _interrupt_on_sigterm():
-            (serve or _import_serve(config, folder))(config, debug=args.debug, announce=announce)
+            (serve or _import_serve(config, folder))(config, debug=args.debug, announce=announce, source=source)
     except KeyboardInterrupt:
         # Ctrl-C is the normal way to stop, unless the gateway had not started.
         return OK if urls else INTERRUPTED
@@ -119,6 +139,7 @@ def _load_configuration(args: argparse.Namespace, environ: Mapping[str, str], cw
         config.server,
         host=config.server.host if args.host is None else args.host,
         port=config.server.port if args.port is None else args.port,
+        watch=config.server.watch or args.watch,
     )
     trace = config.trace if args.trace is None else replace(config.trace, dir=str(cwd / args.trace))
     config = replace(config, server=server, trace=trace, upstreams=[*agents, *config.upstreams])
@@ -196,6 +217,7 @@ EPILOG: Final = f"""examples:
 
 The first Ctrl-C (or SIGTERM) lets the requests in flight finish, then the gateway exits with 0.
 A second Ctrl-C stops it immediately.
+SIGHUP, `antiphon reload` and --watch load a changed configuration without dropping a connection.
 
 environment:
   ANTIPHON_CONFIG  the configuration file, if --config is not given

@@ -1,10 +1,11 @@
 """The configuration: one frozen `Config`, read from TOML and the environment. Unknown settings are errors with a
 suggestion.
 
-The configuration is read once, at the start. `find_config` finds the file, `load_config` reads it, and `default_config`
-is used without one.
+The configuration is read at the start and at each reload. `find_config` finds the file, `load_config` reads it, and
+`default_config` is used without one.
 """
 
+from antiphon.config.changes import describe_changes, keep_restart_settings
 from antiphon.config.checks import check_config, is_loopback, min_key_length
 from antiphon.config.loading import default_config, find_config, load_config, parse_config
 from antiphon.config.model_rules import ModelRule
@@ -42,10 +43,12 @@ __all__ = [
     "UpstreamConfig",
     "check_config",
     "default_config",
+    "describe_changes",
     "describe_config",
     "find_config",
     "find_warnings",
     "is_loopback",
+    "keep_restart_settings",
     "load_config",
     "min_key_length",
     "parse_config",

@@ -176,6 +176,13 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             "`/readyz` answers 503, so that a load balancer sends no more.",
         ),
     ] = 0.0
+    watch: Annotated[
+        bool,
+        Meta(
+            description="Whether a change of the configuration file or of a profile [is loaded]"
+            "(reliability.md#reload) without a signal."
+        ),
+    ] = False
 
     @property
     def unfinished_bytes(self) -> int:

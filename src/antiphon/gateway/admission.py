@@ -18,6 +18,10 @@ class TurnAdmission:
         self._max_turns_per_key = max_turns_per_key
         self._turns_of_owner: dict[str, int] = {}
 
+    def set_limits(self, max_turns: int, max_turns_per_key: int | None) -> None:
+        """Changes the limits. Turns that are open stay open."""
+        self._max_turns, self._max_turns_per_key = max_turns, max_turns_per_key
+
     @contextmanager
     def admit(self, owner: str) -> Iterator[None]:
         """Counts a turn until the end of the block, or refuses it at once."""

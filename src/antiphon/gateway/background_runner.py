@@ -134,7 +134,7 @@ class BackgroundRunner:
         for work in await self._store.claim(self.runner, self._timings.lease, free_slots):
             if work.id in self._running:
                 continue  # the lease expired while the storage was unavailable; the job still runs here
-            job = BackgroundJob(self._services, self._store, self.runner, work, self._timings.flush_interval)
+            job = BackgroundJob(self._services.current, self._store, self.runner, work, self._timings.flush_interval)
             self._running[work.id] = job
             job.task.add_done_callback(lambda task, id=work.id: self._on_job_done(id, task))  # type: ignore[misc]
 

@@ -39,7 +39,12 @@ class TurnTelemetry(Protocol):
 
 
 class GatewayContext(Protocol):
-    """Read-only, so that more specific types satisfy it."""
+    """The services of one configuration. Read-only, so that more specific types satisfy it."""
+
+    @property
+    def current(self) -> GatewayContext:
+        """The services of the newest configuration, for the next turn."""
+        ...
 
     @property
     def debug(self) -> bool: ...

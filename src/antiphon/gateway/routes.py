@@ -20,17 +20,26 @@ from antiphon.gateway.upstreams import Target, Upstream, UpstreamAddress, make_u
 class Routes:
     """The upstreams of a configuration, and the cached targets of models."""
 
-    def __init__(self, config: Config, environ: Mapping[str, str], addresses: Mapping[str, UpstreamAddress]) -> None:
+    def __init__(
+        self,
+        config: Config,
+        environ: Mapping[str, str],
+        addresses: Mapping[str, UpstreamAddress],
+        previous: Routes | None = None,
+    ) -> None:
+        """`previous` are the routes of the configuration before: the keys of upstreams that stay go on resting."""
+        earlier_upstreams: Mapping[str, Upstream] = {} if previous is None else previous.by_name
         #: Without those that lack their keys.
-        self.upstreams = _without_shared_ids(
+        upstreams = _without_shared_ids(
             [
                 make_upstream(config, upstream_config, environ, addresses)
                 for upstream_config in config.upstreams
                 if upstream_config.name in addresses or not upstream_config.lacks_key(environ)
             ]
         )
+        self.upstreams = [upstream.keep_state(earlier_upstreams.get(upstream.name)) for upstream in upstreams]
         self._config = config
-        self._by_name = {upstream.name: upstream for upstream in self.upstreams}
+        self.by_name: dict[str, Upstream] = {upstream.name: upstream for upstream in self.upstreams}
         self._targets: dict[str, Target] = {}
         self._alias_prefixes = ALIAS_PREFIXES if config.server.claude_aliases else ()
         #: The models of `[[models]]`, and the upstream of the first target of each.
@@ -44,7 +53,7 @@ class Routes:
 
     def upstream(self, name: str) -> Upstream:
         """The upstream of a name in the configuration."""
-        return self._by_name[name]
+        return self.by_name[name]
 
     def find(self, model: object) -> Target:
         """The first target for a client-side model name."""
@@ -59,7 +68,7 @@ class Routes:
         entry = self.find_entry(model)
         if entry is not None:
             first = self._first_target(entry)
-            target = Target(upstream=self._by_name[first.upstream], model=first.model)
+            target = Target(upstream=self.by_name[first.upstream], model=first.model)
             # Patterns accept any names, so the cache is bounded.
             if len(self._targets) < MAX_CACHED_TARGETS and len(model) < MAX_CACHED_NAME:
                 self._targets[model] = target
@@ -91,11 +100,11 @@ class Routes:
 
     def _without_unusable_targets(self, entry: ModelConfig) -> ModelConfig:
         """The entry without upstreams that lack their keys."""
-        if len(self._by_name) == len(self._config.upstreams):
+        if len(self.by_name) == len(self._config.upstreams):
             return entry
         lists = {name: getattr(entry, name) for name in ("targets", "on_context_length", "on_refusal")}
         usable = {
-            name: [target for target in targets if target.upstream in self._by_name] for name, targets in lists.items()
+            name: [target for target in targets if target.upstream in self.by_name] for name, targets in lists.items()
         }
         return replace(entry, **usable)
 

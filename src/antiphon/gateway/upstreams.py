@@ -1,7 +1,7 @@
 """The upstreams of a configuration, and their state in this process: keys, refused parts, and the health of targets.
 
-Keys and profiles are loaded once, at the start. A target, one model of an upstream, rests after a share of failures in
-a window. After the rest one request tries it again: its success ends the rest, its failure begins another.
+Keys and profiles are loaded at the start and at each reload. A target, one model of an upstream, rests after a share of
+failures in a window. After the rest one request tries it again: its success ends the rest, its failure begins another.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final, Literal
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from antiphon import __version__
 from antiphon.config import Config, HealthConfig, Timeouts, UpstreamConfig
@@ -140,6 +141,17 @@ class Upstream(Struct, frozen=True, kw_only=True):
             return self.headers
         return self.headers | _key_header(self.profile, self.keys[number])
 
+    def keep_state(self, previous: Upstream | None) -> Upstream:
+        """This upstream with what is known of the same one in the configuration before: resting keys, refusals."""
+        if previous is None or not self.is_same_server(previous):
+            return self
+        refusals = previous.refusals if self.profile == previous.profile else self.refusals
+        return replace(self, key_ring=previous.key_ring, refusals=refusals)
+
+    def is_same_server(self, other: Upstream) -> bool:
+        """Whether another upstream is the same server with the same keys, so that its health is known."""
+        return (self.base_url, self.config.dialect, self.keys) == (other.base_url, other.config.dialect, other.keys)
+
     def redact_key(self, body: bytes) -> bytes:
         """A server's body with our keys removed, in case the server repeats one (ERR-5)."""
         for key in self.keys:
@@ -167,12 +179,12 @@ class TargetState:
 
     __slots__ = (
         "_buckets",
-        "_config",
         "_is_on_trial",
         "_latency",
         "_latency_expires_at",
         "_rests_until",
         "attempts",
+        "config",
         "failures",
         "in_flight",
     )
@@ -181,7 +193,7 @@ class TargetState:
         self.in_flight = 0
         self.attempts = 0  # since the start of the process
         self.failures = 0
-        self._config = config
+        self.config = config
         self._buckets: dict[int, list[int]] = {}  # by number: attempts and failures
         self._rests_until: float | None = None
         self._is_on_trial = False
@@ -242,10 +254,10 @@ class TargetState:
         if outcome == "success":
             self.wake()
         elif outcome == "failure":
-            self._rests_until = now + self._config.rest
+            self._rests_until = now + self.config.rest
 
     def _count(self, is_failure: bool, now: float) -> None:
-        number = int(now / self._config.window * BUCKETS)
+        number = int(now / self.config.window * BUCKETS)
         for old in [old for old in self._buckets if old <= number - BUCKETS]:
             del self._buckets[old]
         bucket = self._buckets.setdefault(number, [0, 0])
@@ -253,8 +265,8 @@ class TargetState:
         bucket[1] += is_failure
         if is_failure and self._rests_until is None:
             attempts, failures = (sum(counts) for counts in zip(*self._buckets.values(), strict=True))
-            if attempts >= self._config.min_requests and failures >= self._config.failure_share * attempts:
-                self._rests_until = now + self._config.rest
+            if attempts >= self.config.min_requests and failures >= self.config.failure_share * attempts:
+                self._rests_until = now + self.config.rest
 
 
 def make_upstream(

@@ -20,6 +20,11 @@ class BodyBudget:
         self._timeout = timeout
         self._waiting: deque[_Waiting] = deque()
 
+    def set_limit(self, limit: int) -> None:
+        """Changes the limit. Room that is taken stays taken."""
+        self._limit = limit
+        self._admit_waiting()
+
     def try_take(self, size: int) -> bool:
         """Takes room at once; False if there is none."""
         if self._waiting or self.used_bytes + size > self._limit:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections.abc import Callable
+from typing import Final, Protocol
 
 from msgspec.structs import replace
 
+from antiphon.config import Config
 from antiphon.errors import ApiError
 from antiphon.gateway.routes import Routes
 from antiphon.gateway.routing.router import Router
@@ -15,11 +17,30 @@ from antiphon.upstream.body import read_partial_body
 from antiphon.upstream.transport import Transport
 
 
-async def run_health_checks(router: Router, routes: Routes, transport: Transport, interval: float) -> None:
-    """Checks periodically until it is cancelled."""
+class CheckedServices(Protocol):
+    """The services of one configuration, as far as checks use them."""
+
+    @property
+    def config(self) -> Config: ...
+
+    @property
+    def router(self) -> Router: ...
+
+    @property
+    def routes(self) -> Routes: ...
+
+    @property
+    def transport(self) -> Transport: ...
+
+
+async def run_health_checks(current_services: Callable[[], CheckedServices]) -> None:
+    """Checks periodically until it is cancelled, while the configuration has an interval."""
     while True:
-        await asyncio.sleep(interval)
-        await check_resting_targets(router, routes, transport)
+        interval = current_services().config.health.check_interval
+        await asyncio.sleep(interval or DISABLED_INTERVAL)
+        services = current_services()
+        if services.config.health.check_interval is not None:
+            await check_resting_targets(services.router, services.routes, services.transport)
 
 
 async def check_resting_targets(router: Router, routes: Routes, transport: Transport) -> None:
@@ -45,5 +66,6 @@ async def _is_up(upstream: Upstream, transport: Transport) -> bool:
     return fault is None and answer.status == 200
 
 
+DISABLED_INTERVAL: Final = 5.0  # seconds until a reload that enables the checks is noticed
 CHECK_TIMEOUT: Final = 5.0  # seconds
 MAX_LIST_BYTES: Final = 4 * 1024 * 1024

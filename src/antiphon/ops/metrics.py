@@ -67,6 +67,10 @@ class Metrics:
             patterns, key=lambda pattern: ("{" in pattern[0], -len(pattern[0]))
         )  # the most specific first
 
+    def add_models(self, models: Iterable[str]) -> None:
+        """Adds models that are labels from their first request on."""
+        self._models.update(models)
+
     def add_gauge(self, name: str, help: str, read: Callable[[], float]) -> None:
         """Adds a gauge. `read` returns its current value; it is called for each scrape and must be quick."""
         self._gauges.append((name, help, read))

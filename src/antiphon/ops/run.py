@@ -27,7 +27,8 @@ from antiphon.gateway.upstreams import UpstreamAddress
 from antiphon.ops.file_descriptors import raise_descriptor_limit
 from antiphon.ops.logger import Logger
 from antiphon.ops.permissions import warn_about_readable_data
-from antiphon.ops.supervisor import GatewayServer, WorkerSupervisor, ignore_hangup
+from antiphon.ops.reload import ApplyConfig, ConfigReloader, ConfigSource
+from antiphon.ops.supervisor import AppFactory, GatewayServer, WorkerSupervisor, handle_hangup
 from antiphon.ops.telemetry import check_telemetry
 from antiphon.store.opening import open_store
 from antiphon.upstream.embedded import EMBEDDED_TIMEOUTS, EmbeddedModel
@@ -53,10 +54,11 @@ def run_server(
     announce: Announce | None = None,
     environ: Mapping[str, str] = os.environ,
     open_transport: OpenTransport = HttpTransport,
+    source: ConfigSource | None = None,
 ) -> None:
     """Serves until a signal. `announce` is called with the address once the server listens. Each process calls
-    `make_app`."""
-    ignore_hangup()
+    `make_app`. With `source` the configuration can be reloaded."""
+    handle_hangup()
     raise_descriptor_limit()
     with bound_listener(config) as server_socket:
         check_telemetry(config, environ)
@@ -64,7 +66,7 @@ def run_server(
         logger.capture_logging()  # each worker has its own
         warn_about_readable_data(config, environ, logger)
         asyncio.run(_check_store(config, environ))
-        _serve(config, make_app, protocol, debug, announce, environ, server_socket, open_transport)
+        _serve(config, make_app, protocol, debug, announce, environ, server_socket, open_transport, source)
 
 
 async def _check_store(config: Config, environ: Mapping[str, str]) -> None:
@@ -87,19 +89,34 @@ def _serve(
     environ: Mapping[str, str],
     server_socket: socket.socket,
     open_transport: OpenTransport,
+    source: ConfigSource | None,
 ) -> None:
+    url = listener_url(server_socket)
     with embedded_models(config, environ) as addresses, _metrics_folder(config) as folder:
-        factory = functools.partial(make_app, config, dict(environ), addresses, debug, folder, open_transport)
-        settings = uvicorn_config(factory, config, protocol)
+
+        def make_factory(config: Config) -> AppFactory:
+            return functools.partial(make_app, config, dict(environ), addresses, debug, folder, open_transport)
+
+        settings = uvicorn_config(make_factory(config), config, protocol)
+        listeners = _copies_of_listener(server_socket)
+        run: Callable[[], None]
+        apply_config: ApplyConfig
         if config.server.workers == 1:
-            GatewayServer(settings, functools.partial(announce, listener_url(server_socket)) if announce else None).run(
-                _copies_of_listener(server_socket)
-            )
+            server = GatewayServer(settings, functools.partial(announce, url) if announce else None)
+            run, apply_config = functools.partial(server.run, listeners), server.apply_config
         else:
-            if announce:
-                announce(listener_url(server_socket))
             settings.workers = config.server.workers
-            WorkerSupervisor(settings, _copies_of_listener(server_socket)).run()
+            supervisor = WorkerSupervisor(settings, listeners, make_factory)
+            handle_hangup()  # uvicorn's supervisor would restart its workers
+            run, apply_config = supervisor.run, supervisor.apply_config
+            if announce:
+                announce(url)
+        if source is None:
+            run()
+            return
+        with ConfigReloader(config, source, apply_config, url, environ) as reloader:
+            handle_hangup(reloader.request)
+            run()
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import gc
 import os
 import time
@@ -11,6 +12,8 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
+
+from msgspec import Struct
 
 from antiphon.config import Config, StoreConfig
 from antiphon.gateway.admission import TurnAdmission
@@ -68,8 +71,18 @@ class BackgroundControl(Protocol):
     async def stop(self, grace: float) -> None: ...
 
 
+class ProcessState(Struct, eq=False):
+    """The state of a process, which the services of all its configurations share."""
+
+    current: Services  # of the newest configuration
+    requests_in_flight: int = 0  # requests and turns whose answer is not finished
+    open_websockets: int = 0
+    stopping_since: float | None = None  # None while serving
+
+
 class Services:
-    """One for each serving process. `first_byte_timeout`, `keepalive_interval` and `websocket_lifetime` (WS-9) are
+    """One for each configuration of a serving process: a reload makes a new one, which shares all but the settings, and
+    turns under way keep theirs. `first_byte_timeout`, `keepalive_interval` and `websocket_lifetime` (WS-9) are
     seconds. They, `background_timings` and `open_store` differ from their defaults only in tests."""
 
     def __init__(
@@ -89,7 +102,7 @@ class Services:
         metrics_folder: Path | None = None,
         open_telemetry: TelemetryOpener = open_telemetry,
     ) -> None:
-        self.config = config
+        self.process = ProcessState(self)
         self.transport = transport
         self.logger = logger
         self.debug = debug
@@ -97,30 +110,19 @@ class Services:
         self.keepalive_interval = keepalive_interval
         self.websocket_lifetime = websocket_lifetime
         self.background_timings = background_timings
-        self.max_body = config.server.max_body_mib * MIB
-        self.output_limits = OutputLimits(
-            max_bytes=config.server.max_answer_mib * MIB, max_items=config.server.max_output_items
-        )
-        self.admission = TurnAdmission(
-            config.server.max_open_turns, config.server.max_open_turns_per_key if config.keys else None
-        )
         self.readiness = Readiness()
-        self.input_limits = InputLimits(max_items=config.server.max_input_items, max_tools=config.server.max_tools)
         self.store: Store | None = None  # set by `open`, if there is a store
-        self.requests_in_flight = 0  # requests and turns whose answer is not finished
-        self.open_websockets = 0
         self.telemetry: Telemetry | None = None  # set by `open`, if telemetry is enabled
         self._open_store = open_store
         self._open_telemetry = open_telemetry
         self.usage: UsageCounter | None = None  # set by `open`, if there is a store
         self._maintenance_tasks: MaintenanceTasks | None = None  # set by `open`
         self._loop: asyncio.AbstractEventLoop | None = None  # set by `open`
-        self._stopping_since: float | None = None  # None while serving
         self.background: BackgroundControl | None = None  # set if there is a store
         self._environ = environ
-        self.routes = Routes(config, environ, addresses or {})
-        self.router = Router(config, self.routes)
-        self.models = ModelCatalog(self.routes, transport, time.monotonic)
+        self._addresses = addresses or {}
+        self.admission = TurnAdmission(*_turn_limits(config))
+        self._set_config(config, Routes(config, environ, self._addresses), None)
         self.stamps = Stamps(new_id, now)
         self.seal = Seal(find_sealing_keys(config, environ))
         self.fair_starts = FairStarts()
@@ -129,8 +131,38 @@ class Services:
         shared = SharedMetrics(metrics_folder, os.getpid()) if metrics_folder is not None else None
         self.metrics = Metrics(config.listed_models(), shared)
         self._register_metrics()
-        keys = [address.key for address in (addresses or {}).values() if address.key]
+        keys = [address.key for address in self._addresses.values() if address.key]
         self.traces = TraceWriter(config.trace, [*config.secrets(environ), *keys]) if config.trace.dir else None
+
+    def _set_config(self, config: Config, routes: Routes, previous_router: Router | None) -> None:
+        server = config.server
+        self.config = config
+        self.max_body = server.max_body_mib * MIB
+        self.output_limits = OutputLimits(max_bytes=server.max_answer_mib * MIB, max_items=server.max_output_items)
+        self.input_limits = InputLimits(max_items=server.max_input_items, max_tools=server.max_tools)
+        self.routes = routes
+        self.router = Router(config, routes, previous=previous_router)
+        self.models = ModelCatalog(routes, self.transport, time.monotonic)
+
+    @property
+    def current(self) -> Services:
+        """The services of the newest configuration."""
+        return self.process.current
+
+    def make_routes(self, config: Config) -> Routes:
+        """The routes of a new configuration. It reads files and changes nothing, so another thread may call it."""
+        return Routes(config, self._environ, self._addresses, self.current.routes)
+
+    def reconfigure(self, config: Config, routes: Routes) -> Services:
+        """Makes services for a new configuration, which new turns use."""
+        services = copy.copy(self.current)
+        services._set_config(config, routes, self.current.router)
+        self.admission.set_limits(*_turn_limits(config))
+        self.metrics.add_models(config.listed_models())
+        if self.traces is not None:
+            self.traces.add_secrets(config.secrets(self._environ))
+        self.process.current = services
+        return services
 
     async def open(self) -> None:
         """Opens the services that need a running event loop."""
@@ -143,9 +175,7 @@ class Services:
         tasks.start("garbage collection", self._collect_garbage)
         tasks.start("memory", release_memory_after_peaks)
         tasks.start("file descriptors", partial(watch_descriptors, self.logger))
-        if self.config.health.check_interval is not None:
-            check = partial(run_health_checks, self.router, self.routes, self.transport)
-            tasks.start("health checks", partial(check, self.config.health.check_interval))
+        tasks.start("health checks", partial(run_health_checks, lambda: self.current))
         store = await self._open_store(self.config.store, self._environ)
         if store is not None:
             self.store = timed_store(store, self.metrics)
@@ -162,8 +192,8 @@ class Services:
 
     def start_shutdown(self) -> None:
         """Starts the grace period: nothing new is accepted, and everything in flight has the same time to finish."""
-        if self._stopping_since is None:
-            self._stopping_since = time.monotonic()
+        if self.process.stopping_since is None:
+            self.process.stopping_since = time.monotonic()
             if self.background is not None:
                 self.background.stop_claiming()
 
@@ -176,10 +206,12 @@ class Services:
         """Stops the background runner, waits shortly for requests in flight, and closes everything."""
         self.start_shutdown()
         if self.background is not None:
-            assert self._stopping_since is not None
-            await self.background.stop(max(0.0, self._stopping_since + self.config.server.grace - time.monotonic()))
+            assert self.process.stopping_since is not None
+            await self.background.stop(
+                max(0.0, self.process.stopping_since + self.config.server.grace - time.monotonic())
+            )
         end = time.monotonic() + CLOSE_TIMEOUT
-        while self.requests_in_flight and time.monotonic() < end:
+        while self.process.requests_in_flight and time.monotonic() < end:
             await asyncio.sleep(0.01)
         if self._maintenance_tasks is not None:
             await self._maintenance_tasks.close()
@@ -212,6 +244,9 @@ class Services:
         """Divides by the workers: each reports the same queue, and the values are summed."""
         return self.background.waiting_jobs / self.config.server.workers if self.background is not None else 0
 
+    def _count_resting_targets(self) -> dict[str, float]:
+        return self.current.router.resting_counts()
+
     def _register_metrics(self) -> None:
         self.logger.add_listener(self.metrics.count_request)
         transport = getattr(self.transport, "network", self.transport)  # `AgentTransport` wraps the network
@@ -219,10 +254,10 @@ class Services:
         add_gauge(
             "antiphon_requests_in_flight",
             "Requests and turns in flight.",
-            lambda: self.requests_in_flight,
+            lambda: self.process.requests_in_flight,
         )
         add_gauge("antiphon_open_turns", "Open turns.", lambda: self.admission.open_turns)
-        add_gauge("antiphon_websockets", "Open WebSockets.", lambda: self.open_websockets)
+        add_gauge("antiphon_websockets", "Open WebSockets.", lambda: self.process.open_websockets)
         add_gauge("antiphon_background_running", "Running background responses.", self._count_running)
         add_gauge(
             "antiphon_background_waiting",
@@ -230,7 +265,9 @@ class Services:
             self._count_waiting,
         )
         self.metrics.add_upstream_gauge(
-            "antiphon_resting_targets", "Targets of an upstream that rest after failures.", self.router.resting_counts
+            "antiphon_resting_targets",
+            "Targets of an upstream that rest after failures.",
+            self._count_resting_targets,
         )
         if isinstance(transport, HttpTransport):
             add_gauge(
@@ -243,6 +280,11 @@ class Services:
                 "Connections to upstreams in use.",
                 lambda: transport.connections_in_use,
             )
+
+
+def _turn_limits(config: Config) -> tuple[int, int | None]:
+    """The largest numbers of open turns: of a process, and of a key if there are keys."""
+    return config.server.max_open_turns, config.server.max_open_turns_per_key if config.keys else None
 
 
 CLOSE_TIMEOUT: Final = 5.0  # seconds

@@ -3,7 +3,7 @@
 The first stop signal starts the grace period. The second one ends every request at once, each stream with its last
 event. Workers may get a stop signal from a service manager and from the supervisor, so only the supervisor counts them:
 it forces its workers to end with `FORCE_SIGNAL`. Workers end when their supervisor dies, however it dies. SIGHUP ends
-no process.
+no process. The supervisor sends a new configuration to its workers through pipes.
 """
 
 from __future__ import annotations
@@ -17,19 +17,27 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import wait
 from types import FrameType
-from typing import Final
+from typing import Any, Final
 
 import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 from uvicorn.supervisors.multiprocess import Process
 
+from antiphon.config import Config
+from antiphon.errors import AntiphonError, ConfigError
+
+AppFactory = Callable[[], Any]
+
 LOG: Final = logging.getLogger("antiphon.ops")
 FORCE_SIGNAL: Final = signal.SIGUSR1
 FORCE_TIMEOUT: Final = 5.0  # seconds from a forced shutdown until the supervisor kills a worker
+APPLY_TIMEOUT: Final = 10.0  # seconds in which a worker must use a new configuration
+START_TIMEOUT: Final = 60.0  # seconds in which a worker must answer its first ping
+START_TICK: Final = 0.05  # seconds between two looks whether a worker has started
 SHUTDOWN_TICK: Final = 0.1  # seconds between two looks for a forced shutdown
 ORPHAN_TIMEOUT: Final = 0.7  # seconds that a worker has to end its streams after the death of its supervisor
 
@@ -43,6 +51,14 @@ class GatewayServer(uvicorn.Server):
         super().__init__(config)
         self._on_start = on_start
         self._is_worker = is_worker
+
+    def apply_config(self, config: Config) -> None:
+        """Serves new requests with another configuration. Called in another thread."""
+        while not self.started and not self.should_exit:
+            time.sleep(START_TICK)
+        if self.should_exit:
+            raise ConfigError("the gateway is stopping")
+        self.config.loaded_app.apply_config(config)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -75,6 +91,11 @@ class GatewayServer(uvicorn.Server):
 class WorkerProcess(Process):
     """One worker process."""
 
+    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket]) -> None:
+        self._config_sender, self._config_receiver = multiprocessing.Pipe()
+        self._start_deadline: float | None = None  # None: it has answered its first ping
+        super().__init__(config, sockets)
+
     @property
     def server(self) -> GatewayServer:
         if not isinstance(self._server, GatewayServer):
@@ -84,15 +105,60 @@ class WorkerProcess(Process):
     def start(self) -> None:
         with _blocked_hangup():  # the new process inherits this, until it can handle the signal
             super().start()
+        self._start_deadline = time.monotonic() + START_TIMEOUT
+        self.parent_conn.send(b"ping")
+
+    def is_alive(self, timeout: float = 5) -> bool:
+        """Whether it answers. A worker that starts has more time, since it imports its code first."""
+        if self._start_deadline is None:
+            return super().is_alive(timeout)
+        if not self.process.is_alive():
+            return False
+        try:
+            if not self.parent_conn.poll():
+                return time.monotonic() < self._start_deadline
+            self.parent_conn.recv()
+        except (OSError, EOFError):  # it has just ended
+            return False
+        self._start_deadline = None
+        return True
 
     def target(self, sockets: list[socket.socket] | None = None) -> None:
         """Runs in the worker process."""
         # uvicorn raises the stop signal again at its end. The default action would cut requests that still end.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         signal.signal(FORCE_SIGNAL, lambda *_: self.server.force_shutdown())
-        ignore_hangup()
+        handle_hangup()
         threading.Thread(target=_end_with_parent, name="antiphon-parent-watcher", daemon=True).start()
+        threading.Thread(target=self._receive_configs, name="antiphon-reload", daemon=True).start()
         super().target(sockets)
+
+    def _receive_configs(self) -> None:
+        """Applies each configuration that the supervisor sends, and answers with its number and the problem, if any."""
+        while True:
+            number, config = self._config_receiver.recv()
+            problem = ""
+            try:
+                self.server.apply_config(config)
+            except AntiphonError as error:
+                problem = str(error)
+            self._config_receiver.send((number, problem))
+
+    def send_config(self, number: int, config: Config) -> None:
+        """Called by the supervisor."""
+        self._config_sender.send((number, config))
+
+    def wait_for_config(self, number: int, seconds: float) -> str:
+        """The problem of the worker with the configuration of this number; empty if it uses it."""
+        end = time.monotonic() + seconds
+        try:
+            while self._config_sender.poll(max(0.0, end - time.monotonic())):
+                answered_number, problem = self._config_sender.recv()
+                if answered_number == number:
+                    return str(problem)
+        except (OSError, EOFError):  # it ended: the next worker starts with the new configuration
+            return ""
+        return f"the worker with the process id {self.pid} did not answer within {seconds:g} s"
 
     def force_shutdown(self) -> None:
         """Called by the supervisor."""
@@ -103,12 +169,34 @@ class WorkerProcess(Process):
 class WorkerSupervisor(Multiprocess):
     """uvicorn's supervisor, with the signals and workers described above."""
 
-    def __init__(self, config: uvicorn.Config, sockets: list[socket.socket]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, sockets: list[socket.socket], make_factory: Callable[[Config], AppFactory]
+    ) -> None:
+        """`make_factory` returns the application factory of a configuration."""
         super().__init__(config, sockets)
+        self._make_factory = make_factory
         self._stop_count = 0
+        self._config_count = 0  # configurations that were applied
+        self._workers_lock = threading.Lock()  # no worker starts while a configuration is sent
 
     def init_processes(self) -> None:
-        self.processes += [self._start_worker() for _ in range(self.processes_num)]
+        with self._workers_lock:
+            self.processes += [self._start_worker() for _ in range(self.processes_num)]
+
+    def apply_config(self, config: Config) -> None:
+        """Sends a configuration to all workers, and waits until they use it. Called in another thread. Workers that
+        start later use it too."""
+        with self._workers_lock:
+            self.config.app = self._make_factory(config)
+            self._config_count += 1
+            number = self._config_count
+            workers = [worker for worker in self.processes if isinstance(worker, WorkerProcess)]
+            for worker in workers:
+                with suppress(OSError):  # it ended
+                    worker.send_config(number, config)
+        problems = [worker.wait_for_config(number, APPLY_TIMEOUT) for worker in workers]
+        if any(problems):
+            raise ConfigError("\n".join(filter(None, dict.fromkeys(problems))))
 
     def keep_subprocess_alive(self) -> None:
         for index, worker in enumerate(self.processes):
@@ -121,7 +209,8 @@ class WorkerSupervisor(Multiprocess):
                 self.should_exit.set()
             elif not self.should_exit.is_set():
                 LOG.warning("a worker died; another one starts", extra={"fields": {"pid": worker.pid}})
-                self.processes[index] = self._start_worker()
+                with self._workers_lock:
+                    self.processes[index] = self._start_worker()
 
     def handle_int(self) -> None:
         self._stop_count += 1
@@ -130,9 +219,6 @@ class WorkerSupervisor(Multiprocess):
     def handle_term(self) -> None:
         self._stop_count += 1
         super().handle_term()
-
-    def handle_hup(self) -> None:
-        _log_hangup()
 
     def handle_ttin(self) -> None:
         """The number of workers is a setting."""
@@ -168,10 +254,11 @@ class WorkerSupervisor(Multiprocess):
         return worker
 
 
-def ignore_hangup() -> None:
-    """SIGHUP does not end this process. Does nothing outside of the main thread, which alone can set this."""
+def handle_hangup(action: Callable[[], None] | None = None) -> None:
+    """SIGHUP calls `action`, or is ignored, and does not end this process. Does nothing outside of the main thread,
+    which alone can set this."""
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGHUP, lambda *_: _log_hangup())
+        signal.signal(signal.SIGHUP, lambda *_: (action or _log_hangup)())
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
 
 
@@ -185,7 +272,7 @@ def _blocked_hangup() -> Iterator[None]:
 
 
 def _log_hangup() -> None:
-    LOG.warning("SIGHUP was ignored; SIGTERM stops the gateway")
+    LOG.warning("SIGHUP was ignored: only the first process of `antiphon serve` reloads; SIGTERM stops the gateway")
 
 
 def _end_with_parent() -> None:

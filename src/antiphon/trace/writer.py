@@ -68,6 +68,10 @@ class TraceWriter:
         self._is_finished = threading.Event()
         self._start_thread(self._sweep_and_write_traces)
 
+    def add_secrets(self, secrets: Iterable[str]) -> None:
+        """Adds keys that must not appear in traces."""
+        self._writer.secrets = tuple(dict.fromkeys((*self._writer.secrets, *secrets)))
+
     def start_trace(self, id: str) -> Trace:
         return Trace(id, self._now(), self._clock, self._enqueue_trace)
 
@@ -256,7 +260,7 @@ class _FileWriter:
         self._folder = Path(config.dir).absolute()
         self._max_bytes = config.max_mib * 1024 * 1024
         self._max_seconds = config.max_days * 86400
-        self._secrets = secrets
+        self.secrets = secrets
         self._now = now
         self._folder_bytes = 0  # bytes in the folder, as counted by this process
         self._last_sweep_time = 0.0
@@ -264,7 +268,7 @@ class _FileWriter:
 
     def write_trace(self, trace: FinishedTrace) -> bool:
         def write_trace_file() -> None:
-            lines = map(encode_record, redact_records(trace, Redactor((*self._secrets, *trace.secrets))))
+            lines = map(encode_record, redact_records(trace, Redactor((*self.secrets, *trace.secrets))))
             self._folder_bytes += write_file(self._folder, trace_file_name(trace.id, trace.time), lines)
 
         return self._try_action("written to", write_trace_file)

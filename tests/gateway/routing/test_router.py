@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.gateway.routing.making import at, make_router
 
-from antiphon.config import Config, RetryConfig, UpstreamConfig
+from antiphon.config import Config, HealthConfig, RetryConfig, UpstreamConfig
 from antiphon.errors import ClientFault
 from antiphon.gateway.routes import Routes
 from antiphon.gateway.routing import router as module
@@ -97,3 +97,19 @@ def test_conversation_returns_to_the_target_that_answered() -> None:
     assert router.find_sticky(route, next_turn) is route.targets[1]
     order = router.make_order(route, facts, route.targets[1])
     assert router.begin_turn(route, order).current.target is route.targets[1]
+
+
+def test_health_and_conversations_of_targets_that_stay_are_kept() -> None:
+    previous = router_of(upstream("a", "m"), upstream("b", "m"), upstream("c", "m"))
+    states = [target.state for target in previous.find("m").targets]
+    session = Session(owner="alice", model="m", opening="o")
+    previous.remember_answer(session, previous.find("m").targets[0], RequestFacts(), "resp_1")
+    elsewhere = UpstreamConfig(name="b", dialect="chat", base_url="http://elsewhere/v1", models=["m"])
+    config = Config(upstreams=[upstream("a", "m", "n"), elsewhere], health=HealthConfig(min_requests=1))
+    router = Router(config, Routes(config, {}, {}), previous=previous)
+    first, second = router.find("m").targets
+    assert first.state is states[0]
+    assert first.state.config == config.health
+    assert second.state is not states[1]
+    assert sorted(router.states) == [("a", "m"), ("b", "m")]
+    assert router.find_sticky(router.find("m"), session) is first

@@ -33,14 +33,17 @@ class Router:
         routes: Routes,
         clock: Callable[[], float] = time.monotonic,
         random: Random = random.random,
+        previous: Router | None = None,
     ) -> None:
+        """`previous` is the router of the configuration before: the health of targets that stay is kept, and where
+        conversations were answered."""
         self.clock = clock
         self._config = config
         self._routes = routes
         self._random = random
         self._by_name: dict[str, ModelRoute] = {}
-        self._states: dict[tuple[str, str], TargetState] = {}
-        self._sticky_targets = StickyTargets()
+        self._states: dict[tuple[str, str], TargetState] = {} if previous is None else self._keep_states(previous)
+        self._sticky_targets: StickyTargets = StickyTargets() if previous is None else previous._sticky_targets
         self._upstream_names = frozenset(upstream.name.lower() for upstream in config.upstreams)
 
     def find(self, model: object) -> ModelRoute:
@@ -107,6 +110,17 @@ class Router:
         for (upstream, _), state in self._states.items():
             counts[upstream] = counts.get(upstream, 0.0) + state.is_resting(now)
         return counts
+
+    def _keep_states(self, previous: Router) -> dict[tuple[str, str], TargetState]:
+        """The states of the targets whose servers are still upstreams. Turns under way go on counting in them."""
+        upstreams, earlier_upstreams = self._routes.by_name, previous._routes.by_name
+        states: dict[tuple[str, str], TargetState] = {}
+        for (name, model), state in previous._states.items():
+            upstream = upstreams.get(name)
+            if upstream is not None and upstream.is_same_server(earlier_upstreams[name]):
+                state.config = self._config.health
+                states[name, model] = state
+        return states
 
     def _make_route(self, model: object) -> ModelRoute:
         self._routes.find(model)  # raises if there is none
