@@ -1,7 +1,8 @@
 """The documentation is correct: its Python runs, its links resolve, its tables list what exists.
 
 Python that calls a running gateway is run elsewhere: the README's by `test_readme.py`, that of `docs/clients.md` by
-`tests/clients`, that of `docs/client.md` by `tests/client`, that of `docs/python-api.md` by `test_public_api.py`."""
+`tests/clients`, that of `docs/client.md` by `tests/client`, that of `docs/python-api.md` by `test_public_api.py`, the
+tutorials by `test_tutorials.py`."""
 
 from __future__ import annotations
 
@@ -20,6 +21,7 @@ ASKING = {
     REPO / "docs" / "clients.md",
     REPO / "docs" / "client.md",
     REPO / "docs" / "python-api.md",
+    *(REPO / "docs" / "tutorials").glob("*.md"),
 }
 
 

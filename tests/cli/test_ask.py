@@ -130,7 +130,7 @@ def test_ask_sends_the_system_prompt() -> None:
 
 
 def test_ask_continues_a_stored_response_by_id() -> None:
-    assert _ask("hi", "-c", "resp_7").body["previous_response_id"] == "resp_7"
+    assert _ask("hi", "--response", "resp_7").body["previous_response_id"] == "resp_7"
 
 
 def test_ask_continues_its_last_answer(tmp_path: Path) -> None:
@@ -138,8 +138,10 @@ def test_ask_continues_its_last_answer(tmp_path: Path) -> None:
     with pytest.raises(InvalidUsage, match="nothing to continue"):
         _ask("hi", "-c", environ=environ)
     _ask("hi", "-m", "mock-1", environ=environ)
-    body = _ask("And now?", "-c", environ=environ).body
-    assert (body["previous_response_id"], body["model"]) == ("resp_1", "mock-1")
+    for words in (["And now?", "-c"], ["-c", "And now?"]):
+        body = _ask(*words, environ=environ).body
+        assert (body["previous_response_id"], body["model"]) == ("resp_1", "mock-1")
+        assert "And now?" in json.dumps(body["input"])
 
 
 def test_ask_json_prints_only_events() -> None:

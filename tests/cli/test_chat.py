@@ -209,7 +209,7 @@ def test_chat_continues_the_last_answer(tmp_path: Path) -> None:
 
 
 def test_chat_continues_a_stored_response_by_id() -> None:
-    chatted = _chat("Hi", words=("-c", "resp_7"))
+    chatted = _chat("Hi", words=("--response", "resp_7"))
     assert chatted.bodies[0]["previous_response_id"] == "resp_7"
 
 

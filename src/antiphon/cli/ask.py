@@ -71,11 +71,10 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         "-c",
         "--continue",
         dest="continue_",
-        nargs="?",
-        const="",
-        metavar="ID",
-        help="continue the last answer of `antiphon ask` or `antiphon chat`, or the stored response with this id",
+        action="store_true",
+        help="continue the last answer of `antiphon ask` or `antiphon chat`",
     )
+    parser.add_argument("--response", metavar="ID", help="continue the stored response with this id")
 
 
 def run(
@@ -93,8 +92,8 @@ def run(
     attachments = [attach_file(file) for file in args.files]
     printer = EventPrinter(out) if args.json else TextPrinter(out, err, environ)
     url = gateway_url(args.url, environ)
-    last = load_last_response(url, environ) if args.continue_ == "" else None
-    previous_id = last.id if last else args.continue_
+    last = load_last_response(url, environ) if args.continue_ and not args.response else None
+    previous_id = last.id if last else args.response
 
     async def ask(client: AsyncClient) -> None:
         fields: RequestFields = {"model": model or (last.model if last else await _default_model(client, url))}

@@ -52,10 +52,10 @@ def run(
     transport: Transport | None = None,
 ) -> int:
     url = gateway_url(args.url, environ)
-    last = load_last_response(url, environ) if args.continue_ == "" else None
+    last = load_last_response(url, environ) if args.continue_ and not args.response else None
     connection = _Connection(url, environ, transport)
     model = args.model or (last.model if last else connection.default_model())
-    conversation = Conversation(model, args.system or "", last.id if last else args.continue_)
+    conversation = Conversation(model, args.system or "", last.id if last else args.response)
     chat = Chat(conversation, connection, out, err, environ)
     chat.print_note(f"{model} at {url}; /help lists the commands")
     for line in _lines(read_line or _terminal_reader(), chat):
