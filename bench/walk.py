@@ -3,7 +3,8 @@
     python -m bench.walk [--against COMMIT] [--files]
 
 Each turn is measured after two turns of the same kind. A resumed coroutine counts as a call. Threads of the store do
-not count, nor does the log, which is written later, for several turns at once.
+not count, nor does the log, which is written later, for several turns at once, nor do tasks that a timer runs whether
+there are turns or not.
 
 Background work is two walks, because the request that queues a response does not wait for it. The request is counted in
 a gateway that has no free slot, the job in a second gateway on the same store, which gets no requests.
@@ -40,21 +41,37 @@ BODY: Final = {"model": "mock-n16", "input": "Say hello."}
 ENDLESS_MODEL: Final = "mock-n2-g3600000000"  # its second piece comes after an hour
 ONE_SLOT: Final = "[background]\nrunning = 1\n"
 # Starts the gateway. SIGUSR1 begins to record the file of every call, SIGUSR2 writes the records to a file. The log
-# writes the entries of several turns together, after their answers, so its `flush` is part of no turn.
+# writes the entries of several turns together, after their answers, so its `flush` is part of no turn. Neither are
+# periodic tasks, which run without turns too.
 LAUNCHER: Final = """
 import os, signal, sys
 source, file = sys.argv.pop(1), sys.argv.pop(1)
 calls = []
-flush = None
+outside = None  # a frame that is part of no turn, nor is what it calls
+periodic = {
+    ("/ops/supervisor.py", "main_loop"),
+    ("/ops/file_descriptors.py", "watch_descriptors"),
+    ("/ops/health_checks.py", "run_health_checks"),
+    ("/ops/memory.py", "release_memory_after_peaks"),
+    ("/ops/readiness.py", "watch_store"),
+    ("/ops/retention.py", "run_retention"),
+    ("/ops/services.py", "_collect_garbage"),
+    ("/ops/usage_counter.py", "run"),
+    ("/gateway/background_runner.py", "_renew_leases"),
+}
+def is_outside(code):
+    if code.co_name == "flush":
+        return code.co_filename.endswith(("/logger.py", "/logs.py"))
+    return any(code.co_name == name and code.co_filename.endswith(file) for file, name in periodic)
 def record(frame, event, argument):
-    global flush
+    global outside
     code = frame.f_code
-    if flush is not None:
-        if event == "return" and frame is flush:
-            flush = None
+    if outside is not None:
+        if event == "return" and frame is outside:
+            outside = None
     elif event == "call" and code.co_filename.startswith(source):
-        if code.co_name == "flush" and code.co_filename.endswith(("/logger.py", "/logs.py")):
-            flush = frame
+        if is_outside(code):
+            outside = frame
         else:
             calls.append(code.co_filename)
 def begin(*_):

@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from antiphon import sse
 from antiphon.dialects.common.json_lines import JsonLinesDecoder
+from antiphon.dialects.common.server_turn import turn_url
 from antiphon.dialects.dialect import EventsFromHub, EventsToHub, FrameDecoder, ServerDialectName
 from antiphon.dialects.registry import CLIENT_DIALECTS, SERVER_DIALECTS
 from antiphon.errors import ApiError, InvalidJson, ProfileError
@@ -33,7 +34,6 @@ from antiphon.protocol.request import ReasoningConfigParam, Request
 from antiphon.protocol.response import Response, make_initial_response
 from antiphon.protocol.stamps import Stamps
 from antiphon.system_stamps import SYSTEM_STAMPS
-from antiphon.upstream.server_turn import turn_url
 
 __all__ = ["StreamTranslator", "TranslatedStream", "Translation", "request", "response", "stream"]
 

@@ -13,6 +13,7 @@ from antiphon import testing
 from antiphon.client.response_decoding import NumberedEvents
 from antiphon.client.server import server_at
 from antiphon.dialects.common.envelope import unseal_reasoning
+from antiphon.dialects.common.server_turn import StreamReader
 from antiphon.errors import ApiError
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.fold import fold_events
@@ -22,7 +23,6 @@ from antiphon.protocol.output_limits import OutputLimits
 from antiphon.protocol.request import Request
 from antiphon.sse import Frame
 from antiphon.testing import SSE_HEAD, ChatServer, GeminiServer, MessagesServer, ResponsesServer, turn
-from antiphon.upstream.server_turn import StreamReader
 
 pytestmark = pytest.mark.io
 RECORDINGS = Path(__file__).resolve().parents[1] / "recordings"

@@ -19,6 +19,7 @@ from tests.websocket_client import open_websocket
 
 from antiphon import sse, testing
 from antiphon.config import Config, HealthConfig, ModelConfig, StoreConfig, TargetConfig, Timeouts, UpstreamConfig
+from antiphon.dialects.common.server_turn import StreamReader
 from antiphon.dialects.registry import SERVER_DIALECTS
 from antiphon.protocol.codec import decode_event
 from antiphon.protocol.events import StreamEvent, TerminalEvent
@@ -45,7 +46,6 @@ from antiphon.testing import (
 from antiphon.testing.gemini.errors import error_body, error_frame
 from antiphon.testing.harness import FakeServer
 from antiphon.testing.messages.errors import error_event
-from antiphon.upstream.server_turn import StreamReader
 
 SERVERS: Final[dict[str, Any]] = {
     "chat": ChatServer,

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from antiphon.dialects.common.server_turn import StreamReader
 from antiphon.dialects.dialect import ServerDialectName
 from antiphon.dialects.registry import SERVER_DIALECTS
 from antiphon.profiles import load_profile
@@ -18,7 +19,6 @@ from antiphon.protocol.grammar import find_violations
 from antiphon.protocol.output_limits import BYTES_REASON, ITEMS_REASON, OutputLimits
 from antiphon.protocol.response import Response, make_initial_response
 from antiphon.protocol.stamps import Stamps
-from antiphon.upstream.server_turn import StreamReader
 
 KIB = 1024
 LIMITS = OutputLimits(max_bytes=64 * KIB, max_items=20)

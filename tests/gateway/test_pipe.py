@@ -10,6 +10,7 @@ from tests.gateway.scripted import target
 
 from antiphon import sse
 from antiphon.dialects import responses
+from antiphon.dialects.common.server_turn import StreamReader
 from antiphon.dialects.responses.stream_out import MESSAGE_END, with_complete_usage
 from antiphon.errors import StorageUnavailable, UpstreamFault
 from antiphon.gateway.pipe import LOSSES_EVENT, Pipe
@@ -23,7 +24,6 @@ from antiphon.protocol.grammar import Violation, find_violations
 from antiphon.protocol.items import Message
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.stamps import Stamps
-from antiphon.upstream.server_turn import StreamReader
 
 CHUNKS = [
     {"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]},

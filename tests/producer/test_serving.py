@@ -17,11 +17,11 @@ import msgspec
 import pytest
 
 from antiphon.config import Config, KeyConfig, StoreConfig
+from antiphon.dialects.common.server_turn import turn_url
 from antiphon.errors import ConfigError
 from antiphon.gateway.routes import Routes
 from antiphon.producer import Agent, Turn, agent
 from antiphon.producer.serving import agent_upstream, load_agent, transport_opener
-from antiphon.upstream.server_turn import turn_url
 from antiphon.upstream.transport import UpstreamResponse
 
 pytestmark = pytest.mark.without_coverage

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
-from antiphon.errors import InvalidTransition
-from antiphon.protocol.status import ItemStatus, ResponseStatus
+from antiphon.protocol.status import (
+    ITEM_TRANSITIONS,
+    RESPONSE_TRANSITIONS,
+    ItemStatus,
+    ResponseStatus,
+    refused_transition,
+)
 
 LEGAL_ITEM_MOVES = {("in_progress", "completed"), ("in_progress", "incomplete"), ("in_progress", "failed")}
 LEGAL_RESPONSE_MOVES = {
@@ -19,28 +22,15 @@ LEGAL_RESPONSE_MOVES = {
 }
 
 
-@pytest.mark.parametrize("target", list(ItemStatus))
-@pytest.mark.parametrize("status", list(ItemStatus))
-def test_item_status_transitions_are_exactly_the_allowed_ones_B_1_ITEM_2(
-    status: ItemStatus, target: ItemStatus
-) -> None:
-    if (status, target) in LEGAL_ITEM_MOVES:
-        assert status.transition_to(target) is target
-    else:
-        with pytest.raises(InvalidTransition, match=f"an item cannot go from {status} to {target}; "):
-            status.transition_to(target)
+def test_item_status_transitions_are_exactly_the_allowed_ones_B_1_ITEM_2() -> None:
+    assert {(status, target) for status, targets in ITEM_TRANSITIONS.items() for target in targets} == LEGAL_ITEM_MOVES
+    assert set(ITEM_TRANSITIONS) == set(ItemStatus)
 
 
-@pytest.mark.parametrize("target", list(ResponseStatus))
-@pytest.mark.parametrize("status", list(ResponseStatus))
-def test_response_status_transitions_are_exactly_the_allowed_ones_B_4(
-    status: ResponseStatus, target: ResponseStatus
-) -> None:
-    if (status, target) in LEGAL_RESPONSE_MOVES:
-        assert status.transition_to(target) is target
-    else:
-        with pytest.raises(InvalidTransition, match=f"a response cannot go from {status} to {target}; "):
-            status.transition_to(target)
+def test_response_status_transitions_are_exactly_the_allowed_ones_B_4() -> None:
+    moves = {(status, target) for status, targets in RESPONSE_TRANSITIONS.items() for target in targets}
+    assert moves == LEGAL_RESPONSE_MOVES
+    assert set(RESPONSE_TRANSITIONS) == set(ResponseStatus)
 
 
 def test_terminal_and_successful_statuses_B_1() -> None:
@@ -51,7 +41,7 @@ def test_terminal_and_successful_statuses_B_1() -> None:
 
 
 def test_refused_transition_names_the_allowed_ones() -> None:
-    with pytest.raises(InvalidTransition, match="allowed: in_progress, failed, cancelled"):
-        ResponseStatus.QUEUED.transition_to(ResponseStatus.COMPLETED)
-    with pytest.raises(InvalidTransition, match="the status is final"):
-        ItemStatus.COMPLETED.transition_to(ItemStatus.IN_PROGRESS)
+    queued = refused_transition(ResponseStatus.QUEUED, ResponseStatus.COMPLETED)
+    assert queued.args == ("a response cannot go from queued to completed; allowed: in_progress, failed, cancelled",)
+    completed = refused_transition(ItemStatus.COMPLETED, ItemStatus.IN_PROGRESS)
+    assert completed.args == ("an item cannot go from completed to in_progress; the status is final",)

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from antiphon.api.request_options import requested_strictness
+from antiphon.dialects.common.server_turn import url_at
 from antiphon.dialects.common.token_estimate import estimate_request
 from antiphon.dialects.dialect import ServerDialectName
 from antiphon.dialects.registry import CLIENT_DIALECTS
@@ -24,7 +25,6 @@ from antiphon.http.asgi import JSON
 from antiphon.http.exchange import Exchange, losses_header
 from antiphon.ops.services import Services
 from antiphon.upstream.body import read_partial_body
-from antiphon.upstream.server_turn import url_at
 
 
 class InputTokens(Struct, frozen=True, kw_only=True):

@@ -23,8 +23,7 @@ from antiphon.api.request_options import (
 from antiphon.dialects import responses
 from antiphon.dialects.responses.stream_out import MESSAGE_END
 from antiphon.errors import ApiError, ClientFault, InvalidJson
-from antiphon.gateway.client_body import ClientBody
-from antiphon.gateway.create_message import InvalidMessage
+from antiphon.gateway.client_body import ClientBody, InvalidMessage
 from antiphon.gateway.history import HistorySource, PastTurns, past_turns_of
 from antiphon.gateway.ids import new_id
 from antiphon.gateway.pipe import Pipe

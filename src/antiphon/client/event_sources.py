@@ -10,11 +10,11 @@ from typing import Final, Protocol
 from antiphon.client.exchange import MAX_BODY_BYTES, RequestSender, is_json, losses_in_headers, read_answer_body
 from antiphon.client.response_decoding import NumberedEvents, events_to_hub, raise_failure, read_response
 from antiphon.client.server import PreparedCall, as_server_fault, request_id_in
+from antiphon.dialects.common.server_turn import StreamReader
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.fold import replay_response
 from antiphon.protocol.losses import Losses
-from antiphon.upstream.server_turn import StreamReader
 from antiphon.upstream.transport import UpstreamResponse
 
 LINGER_SECONDS: Final = 2.0  # between the last event of a stream and the end of its connection

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from antiphon import __version__
 from antiphon.config import Timeouts
+from antiphon.dialects.common.server_turn import turn_url
 from antiphon.dialects.dialect import ServerDialect, ServerDialectName
 from antiphon.dialects.registry import SERVER_DIALECTS, Wire
 from antiphon.dialects.responses.wire import ResponsesWire
@@ -25,7 +26,6 @@ from antiphon.protocol import codec
 from antiphon.protocol.codec import decode_json
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
-from antiphon.upstream.server_turn import turn_url
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 # A gateway has its own timeouts and sends heartbeats. These only end requests that would hang for ever.

@@ -5,70 +5,22 @@ from __future__ import annotations
 
 from typing import Any, Final, cast, get_args
 
-from msgspec.structs import replace
-
 from antiphon.dialects import agent_log, chat, gemini, messages, ollama, responses, vscode
 from antiphon.dialects.chat.wire import ChatWire
-from antiphon.dialects.common.client_calls import CallConverter, ConvertedEvents
-from antiphon.dialects.common.client_tools import ClientTools
+from antiphon.dialects.common.server_turn import make_server
 from antiphon.dialects.dialect import (
     ClientDialect,
     ClientDialectName,
     Dialect,
     DialectName,
-    EventsToHub,
-    ServerDialect,
     ServerDialectName,
 )
 from antiphon.dialects.gemini.wire import GeminiWire
 from antiphon.dialects.messages.wire import MessagesWire
 from antiphon.dialects.ollama.wire import OllamaWire
 from antiphon.dialects.responses.wire import ResponsesWire
-from antiphon.protocol.losses import Losses
-from antiphon.protocol.request import Request
-from antiphon.protocol.response import Response
-from antiphon.protocol.stamps import Stamps
 
 Wire = ChatWire | ResponsesWire | MessagesWire | GeminiWire | OllamaWire
-
-
-def _server(package: Any, **facts: Any) -> ServerDialect:
-    """The server half of a dialect package. The names are the same in every package; a test checks this."""
-
-    def tools_to_convert(request: Request, wire: Any) -> ClientTools | None:
-        return None if getattr(wire, "has_client_tools", False) else ClientTools.of_request(request)
-
-    def request_from_hub(request: Request, wire: Any) -> tuple[bytes, Losses]:
-        tools = tools_to_convert(request, wire)
-        body: tuple[bytes, Losses] = package.request_from_hub(tools.as_functions(request) if tools else request, wire)
-        return body
-
-    def events_to_hub(request: Request, initial_response: Response, stamps: Stamps, wire: Any) -> EventsToHub:
-        tools = tools_to_convert(request, wire)
-        if tools is None:
-            reader: EventsToHub = package.EventsToHub(request, initial_response, stamps, wire)
-            return reader
-        reader = package.EventsToHub(tools.as_functions(request), initial_response, stamps, wire)
-        return ConvertedEvents(reader, tools, stamps)
-
-    def response_to_hub(
-        body: bytes, request: Request, initial_response: Response, stamps: Stamps, wire: Any
-    ) -> tuple[Response, Losses]:
-        tools = tools_to_convert(request, wire)
-        converted_request = tools.as_functions(request) if tools else request
-        response, losses = package.response_to_hub(body, converted_request, initial_response, stamps, wire)
-        if tools is not None:
-            output = CallConverter(tools, stamps, losses).convert_output(response.output)
-            response = replace(response, output=output)
-        return response, losses
-
-    return ServerDialect(
-        request_from_hub=request_from_hub,
-        events_to_hub=events_to_hub,
-        response_to_hub=response_to_hub,
-        error_to_hub=package.error_to_hub,
-        **facts,
-    )
 
 
 def _client(name: ClientDialectName, package: Any, **facts: Any) -> ClientDialect:
@@ -86,7 +38,7 @@ def _client(name: ClientDialectName, package: Any, **facts: Any) -> ClientDialec
 CHAT: Final = Dialect(
     name="chat",
     title="Chat Completions",
-    server=_server(
+    server=make_server(
         chat,
         turn_path="/chat/completions",
         count_path="/chat/completions/input_tokens",
@@ -108,7 +60,7 @@ CHAT: Final = Dialect(
 RESPONSES: Final = Dialect(
     name="responses",
     title="Responses",
-    server=_server(
+    server=make_server(
         responses,
         turn_path="/responses",
         count_path="/responses/input_tokens",
@@ -136,7 +88,7 @@ RESPONSES: Final = Dialect(
 MESSAGES: Final = Dialect(
     name="messages",
     title="Messages",
-    server=_server(
+    server=make_server(
         messages,
         turn_path="/messages",
         models_path="/models?limit=1000",
@@ -167,7 +119,7 @@ MESSAGES: Final = Dialect(
 GEMINI: Final = Dialect(
     name="gemini",
     title="Gemini",
-    server=_server(
+    server=make_server(
         gemini,
         turn_path="/{model}:generateContent",
         stream_path="/{model}:streamGenerateContent?alt=sse",
@@ -205,7 +157,7 @@ GEMINI: Final = Dialect(
 OLLAMA: Final = Dialect(
     name="ollama",
     title="Ollama",
-    server=_server(
+    server=make_server(
         ollama,
         turn_path="/api/chat",
         models_path="/api/tags",

@@ -1,8 +1,11 @@
-"""Admits turns: bounds the open turns of a process and of each key. What was admitted is never broken."""
+"""Admits turns: bounds the open turns of a process and of each key, and lets owners take turns, so that one with many
+requests at once does not delay the others. What was admitted is never broken."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -49,6 +52,78 @@ class TurnAdmission:
             owned = self._turns_of_owner.pop(owner) - 1
             if owned:
                 self._turns_of_owner[owner] = owned
+
+
+class OwnerQueues:
+    """Waiting tasks by owner. The owners take turns, each with its oldest task."""
+
+    def __init__(self, on_unused_turn: Callable[[], None]) -> None:
+        self._queues: dict[str, deque[asyncio.Future[None]]] = {}  # in the order of their turns
+        self._on_unused_turn = on_unused_turn  # called if a task is cancelled when it has got its turn
+
+    async def wait(self, owner: str) -> None:
+        """Waits for the turn of this task."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queues.setdefault(owner, deque()).append(future)
+        try:
+            await future
+        except asyncio.CancelledError:
+            if not future.cancelled():
+                self._on_unused_turn()
+            raise
+
+    def wake_next(self) -> bool:
+        """Gives the turn to the next task; False if none waits."""
+        while self._queues:
+            owner = next(iter(self._queues))
+            queue = self._queues.pop(owner)
+            future = queue.popleft()
+            if queue:
+                self._queues[owner] = queue  # behind all other owners
+            if not future.done():
+                future.set_result(None)
+                return True
+        return False
+
+
+class FairStarts:
+    """Starts the computation of at most one request in each step of the event loop, so that new requests are read in
+    between and wait only for one of each other owner. Nothing is done after the computation."""
+
+    def __init__(self) -> None:
+        self._queues = OwnerQueues(lambda: None)  # the next step has its own turn
+        self._is_step_taken = False
+
+    async def wait(self, owner: str) -> None:
+        """Waits until this request may compute. Does not wait if no other has started in this step."""
+        if self._is_step_taken:
+            await self._queues.wait(owner)
+        else:
+            self._is_step_taken = True
+            asyncio.get_running_loop().call_soon(self._start_next)
+
+    def _start_next(self) -> None:
+        self._is_step_taken = self._queues.wake_next()
+        if self._is_step_taken:
+            asyncio.get_running_loop().call_soon(self._start_next)
+
+
+class FairSlots:
+    """A number of slots. Owners that wait for one take turns."""
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._queues = OwnerQueues(self.release)
+
+    async def acquire(self, owner: str) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        await self._queues.wait(owner)
+
+    def release(self) -> None:
+        if not self._queues.wake_next():
+            self._free += 1
 
 
 RETRY_AFTER: Final = 1.0  # seconds

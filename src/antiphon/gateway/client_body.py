@@ -1,23 +1,26 @@
-"""A client's request as it came: the dialect of its path, and how its body is read, from bytes to a hub request,
-within the limits of one request.
+"""A client's request as it came: the dialect of its path, how its body becomes a hub request, and what is refused
+before a model is asked.
 
 Pure, so that a large body can be read in another process.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, Literal
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, Literal
 
+import msgspec
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from antiphon.dialects.dialect import ClientDialect, ClientDialectName
-from antiphon.dialects.registry import CLIENT_DIALECTS, HUB_DIALECT
-from antiphon.errors import InvalidValue
-from antiphon.gateway.create_message import decode_create_message
+from antiphon.dialects.registry import CLIENT_DIALECTS, HUB_DIALECT, SERVER_DIALECTS
+from antiphon.errors import ApiError, ClientFault, InvalidJson, InvalidValue, MissingField
 from antiphon.protocol import codec
-from antiphon.protocol.items import CompactionTrigger
+from antiphon.protocol.codec import decode_json
+from antiphon.protocol.content import UnknownContent
+from antiphon.protocol.error_messages import fault_from_decode_error
+from antiphon.protocol.items import CompactionTrigger, ItemParam, MessageParam
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 
@@ -42,6 +45,15 @@ class InputLimits(Struct, frozen=True, kw_only=True):
     max_tools: int
 
 
+class InvalidMessage(Exception):
+    """The fault of a message that names the response which it continues (WS-7)."""
+
+    def __init__(self, error: ApiError, previous_id: str | None) -> None:
+        super().__init__(error, previous_id)
+        self.error = error
+        self.previous_id = previous_id
+
+
 def dialect_at_path(path: str) -> ClientDialect:
     """The dialect of a path. Unknown paths have one too: it sets the form of the error."""
     for prefix, dialect in PREFIXES:
@@ -58,9 +70,11 @@ def is_turn_path(path: str) -> bool:
 
 def request_at_path(path: str, dialect: ClientDialect, body: bytes) -> tuple[Request, Losses]:
     """The hub request for a body sent to a path. Only Responses requests are stored by default."""
+    if dialect is HUB_DIALECT:
+        return codec.decode_request(body), Losses()
     read = dialect.request_at_path
     request, losses = dialect.request_to_hub(body) if read is None else read(path, body)
-    if dialect is not HUB_DIALECT and request.store in (UNSET, None):
+    if request.store in (UNSET, None):
         request = replace(request, store=False)
     return request, losses
 
@@ -90,6 +104,73 @@ def check_item_count(count: int, limits: InputLimits, field: str) -> None:
     if count > limits.max_items:
         message = f"{field}: expected at most {limits.max_items} items in one request, got {count}"
         raise InvalidValue(message, param=field)
+
+
+def check_part_types(request: Request, client: ClientDialect, body: bytes) -> None:
+    """Refuses a part of a type that the client's API does not have, if it would have to be translated (ERR-3). `body`
+    is the turn as the client sent it, in which the error names the part.
+
+    A part of a type that the client's API has, and other APIs lack, is a loss of the translation. Parts of the model's
+    own messages are losses too: the client did not choose them."""
+    if not client.part_types or type(request.input) is not list:
+        return
+    for item in request.input:
+        for part in _input_parts(item):
+            if type(part) is UnknownContent and not _is_allowed(part.kind, client):
+                raise _refusal(part.kind.removeprefix(f"{client.name}:"), client, body)
+
+
+def _input_parts(item: ItemParam) -> Sequence[Any]:
+    if isinstance(item, MessageParam):
+        content: Any = item.content if item.role != "assistant" else None
+    else:
+        content = getattr(item, "output", None)
+    return content if type(content) is list else ()
+
+
+def _is_allowed(kind: str, client: ClientDialect) -> bool:
+    own_kind = kind.removeprefix(f"{client.name}:")
+    if own_kind == kind and kind.startswith(CARRIED_PREFIXES):
+        return True  # the gateway itself gave the part to a client of the hub
+    return own_kind in client.part_types
+
+
+def _refusal(kind: str, client: ClientDialect, body: bytes) -> InvalidValue:
+    paths = (_path_of_kind(path, part, kind) for path, part in _parts_of_body(decode_json(body), client.input_field))
+    param = next((path for path in paths if path is not None), client.input_field)
+    allowed = ", ".join(map(repr, sorted(client.part_types)))
+    message = (
+        f"{param}: expected one of {allowed}, got {kind[:MAX_KIND_LENGTH]!r}; the model's server has another API, and "
+        "a part of unknown type cannot be translated for it"
+    )
+    return InvalidValue(message, param=param)
+
+
+def _path_of_kind(path: str, part: dict[str, Any], kind: str) -> str | None:
+    """The path of what makes the part one of this kind: its type, or in Gemini's API a member of this name."""
+    if part.get("type") == kind:
+        return f"{path}.type"
+    return f"{path}.{kind}" if "type" not in part and kind in part else None
+
+
+def _parts_of_body(body: Any, input_field: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The parts that the client chose, each with its path."""
+    yield from _parts_in_list(body.get("system"), "system")
+    for index, message in enumerate(body.get(input_field) or ()):
+        yield from _parts_in(message, f"{input_field}[{index}]")
+
+
+def _parts_in(value: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    if isinstance(value, dict) and value.get("role") not in MODEL_ROLES:
+        for name in PART_LISTS:
+            yield from _parts_in_list(value.get(name), f"{path}.{name}")
+
+
+def _parts_in_list(parts: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    for index, part in enumerate(parts if isinstance(parts, list) else ()):
+        if isinstance(part, dict):
+            yield f"{path}[{index}]", part
+            yield from _parts_in(part, f"{path}[{index}]")
 
 
 def _read_turn(body: ClientBody) -> tuple[Request, Losses]:
@@ -125,6 +206,60 @@ def _without_side_effects(request: Request) -> Request:
     )
 
 
+# Messages of a WebSocket (WS-1, WS-2)
+
+
+def decode_create_message(message: bytes) -> Request:
+    """Decodes the request. `stream` is ignored, because many clients send it with every message."""
+    request = codec.decode_create_message(message)
+    previous_id: str | None = None
+    try:
+        if request is None:  # it has unknown fields or a fault
+            members = _decode_object(message)
+            previous_id = _text_in(members, "previous_response_id")
+            request = _decode_members(members)
+        previous_id = request.previous_response_id or None
+        if request.stream_options is not UNSET:
+            raise ClientFault(STREAM_OPTIONS_REFUSED, param="stream_options")
+        if request.background:
+            raise ClientFault(BACKGROUND_REFUSED, param="background")
+    except ApiError as error:
+        if previous_id is None:
+            raise
+        raise InvalidMessage(error.without_traceback(), previous_id) from None
+    return request
+
+
+def _decode_members(members: dict[str, Any]) -> Request:
+    """Decodes a message that has unknown fields, or raises its fault. The fault of the type comes first."""
+    if "type" not in members:
+        raise MissingField("type is missing: expected 'response.create'", param="type")
+    message_type = _text_in(members, "type")
+    if message_type != "response.create":
+        description = repr(message_type[:50]) if message_type is not None else "a value that is not a string"
+        raise ClientFault(f"type: expected 'response.create', got {description}", param="type")
+    if "stream_options" in members:
+        raise ClientFault(STREAM_OPTIONS_REFUSED, param="stream_options")
+    return codec.decode_request(codec.encode({name: raw for name, raw in members.items() if name != "type"}))
+
+
+def _decode_object(message: bytes) -> dict[str, Any]:
+    try:
+        return decode_json(message, type=dict[str, msgspec.Raw])
+    except msgspec.ValidationError:
+        raise InvalidJson("expected a JSON object of type 'response.create', got another JSON value") from None
+    except msgspec.DecodeError as error:
+        raise fault_from_decode_error(error, message) from None
+
+
+def _text_in(members: dict[str, Any], name: str) -> str | None:
+    """A member that is a string; None if it is missing or not a string."""
+    try:
+        return decode_json(members.get(name, b"null"), type=str)
+    except msgspec.DecodeError:
+        return None
+
+
 READERS: Final[dict[BodyForm, Callable[[ClientBody], tuple[Request, Losses]]]] = {
     "turn": _read_turn,
     "count": _read_count,
@@ -139,3 +274,11 @@ ACTIONS: Final = {
     for dialect in CLIENT_DIALECTS.values()
     for action in (*dialect.turn_actions, *dialect.other_actions)
 }
+CARRIED_PREFIXES: Final = tuple(f"{name}:" for name in SERVER_DIALECTS)
+PART_LISTS: Final = ("content", "output", "parts")
+MODEL_ROLES: Final = ("assistant", "model")
+MAX_KIND_LENGTH: Final = 100  # characters
+STREAM_OPTIONS_REFUSED: Final = "stream_options: not supported on a WebSocket, where every turn is streamed: remove it"
+BACKGROUND_REFUSED: Final = (
+    "background: expected false, got true: a WebSocket runs no background turns; use POST /v1/responses"
+)

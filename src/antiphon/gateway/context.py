@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, Protocol
 
+from antiphon.gateway.admission import FairStarts
 from antiphon.gateway.client_body import InputLimits
-from antiphon.gateway.fair_queue import FairStarts
 from antiphon.gateway.model_catalog import ModelCatalog
 from antiphon.gateway.request_scope import RequestLog
 from antiphon.gateway.routes import Routes

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from antiphon.dialects.common.server_turn import StreamReader
 from antiphon.dialects.common.token_estimate import estimate_request
 from antiphon.dialects.dialect import EventsToHub, Framing
 from antiphon.errors import ApiError, ClientFault
@@ -42,7 +43,6 @@ from antiphon.protocol.response import Response
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.status import ResponseStatus
 from antiphon.trace.writer import Trace
-from antiphon.upstream.server_turn import StreamReader
 from antiphon.upstream.transport import Transport, UpstreamResponse
 
 EventT = TypeVar("EventT", StreamEvent, StreamEvent | TextRun)

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from antiphon import sse
 from antiphon.dialects.common.relay import Relay
+from antiphon.dialects.common.server_turn import StreamReader
 from antiphon.dialects.dialect import EventsFromHub, TextRunFromHub
 from antiphon.errors import ApiError
 from antiphon.protocol.errors import Error, error_payload
@@ -36,7 +37,6 @@ from antiphon.protocol.losses import Losses
 from antiphon.protocol.policy import Policy
 from antiphon.protocol.response import Response
 from antiphon.protocol.status import ResponseStatus
-from antiphon.upstream.server_turn import StreamReader
 
 LOSSES_EVENT: Final = "antiphon:losses"
 

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from antiphon.diagnosis import diagnose, named_findings, summary_sentence
 from antiphon.dialects.common.refused_reasoning import RefusedPart, refused_part
 from antiphon.dialects.common.relay import LiteralContent, Relay, relayed_answer, repaired_answer
+from antiphon.dialects.common.server_turn import StreamReader, turn_url
 from antiphon.dialects.dialect import FRAME_ENCODERS, ClientDialect, EventsFromHub
 from antiphon.dialects.registry import Wire
 from antiphon.errors import ApiError, ClientFault, OriginalError, UpstreamFault
@@ -35,7 +36,6 @@ from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.status import ResponseStatus
 from antiphon.trace.writer import Trace
 from antiphon.upstream.body import read_body
-from antiphon.upstream.server_turn import StreamReader, turn_url
 from antiphon.upstream.transport import Flow, Transport, UpstreamResponse, flow_of_pieces
 
 MAX_ERROR_BYTES: Final = 256 * 1024  # bytes of an error body that are read

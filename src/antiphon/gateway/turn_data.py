@@ -16,7 +16,14 @@ from antiphon.dialects.common.original_form import without_restored_losses
 from antiphon.dialects.common.refused_reasoning import RefusedPart
 from antiphon.dialects.registry import CLIENT_DIALECTS, SERVER_DIALECTS
 from antiphon.errors import ClientFault
-from antiphon.gateway.client_body import ClientBody, InputLimits, check_input, read_client_body, turn_of_body
+from antiphon.gateway.client_body import (
+    ClientBody,
+    InputLimits,
+    check_input,
+    check_part_types,
+    read_client_body,
+    turn_of_body,
+)
 from antiphon.gateway.compaction import CompactionOpener
 from antiphon.gateway.history import (
     CALLS,
@@ -34,7 +41,6 @@ from antiphon.gateway.restore_reasoning import find_missing_reasoning
 from antiphon.gateway.routing.facts import RequestFacts, facts_of
 from antiphon.gateway.sealing import Seal
 from antiphon.gateway.tool_choice import check_a_tool_is_left, check_tool_choice
-from antiphon.gateway.unknown_parts import check_part_types
 from antiphon.gateway.upstreams import TranslationPlan
 from antiphon.protocol import codec
 from antiphon.protocol.items import ItemParam, ItemReference

@@ -23,7 +23,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from antiphon.errors import AntiphonError
-from antiphon.gateway.create_message import InvalidMessage
+from antiphon.gateway.client_body import InvalidMessage
 from antiphon.gateway.memory import release_free_memory
 
 Message = tuple[Any, ...]

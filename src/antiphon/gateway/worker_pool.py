@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from antiphon.errors import ApiError
-from antiphon.gateway.fair_queue import FairSlots
+from antiphon.gateway.admission import FairSlots
 from antiphon.gateway.worker import MessageChannel
 
 Answer = Callable[..., Awaitable[Any]]  # answers what a worker asks: a name, then arguments

@@ -16,10 +16,9 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from antiphon.config import Config, StoreConfig
-from antiphon.gateway.admission import TurnAdmission
+from antiphon.gateway.admission import FairStarts, TurnAdmission
 from antiphon.gateway.background_runner import BackgroundTimings
 from antiphon.gateway.client_body import InputLimits
-from antiphon.gateway.fair_queue import FairStarts
 from antiphon.gateway.ids import new_id, now, random_padding
 from antiphon.gateway.model_catalog import ModelCatalog
 from antiphon.gateway.routes import Routes

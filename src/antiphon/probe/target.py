@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from antiphon import __version__
 from antiphon.config import Timeouts
+from antiphon.dialects.common.server_turn import turn_url, url_at
 from antiphon.dialects.common.upstream_errors import retry_after
 from antiphon.dialects.dialect import FRAME_DECODERS, ServerDialectName
 from antiphon.dialects.registry import SERVER_DIALECTS
@@ -27,7 +28,6 @@ from antiphon.protocol.response import Response, make_initial_response
 from antiphon.protocol.status import ResponseStatus
 from antiphon.system_stamps import SYSTEM_STAMPS
 from antiphon.upstream.body import BodyTooLarge, read_partial_body
-from antiphon.upstream.server_turn import turn_url, url_at
 from antiphon.upstream.transport import Transport
 
 

@@ -35,7 +35,8 @@ class Quirk(Struct, frozen=True):
     options: Struct
 
     def apply(self, request: Request, losses: Losses) -> Request:
-        return QUIRKS[self.name].apply(request, losses, self.options)
+        quirk = QUIRKS[self.name]
+        return quirk.apply(request, losses, self.options) if getattr(request, quirk.field, True) else request
 
 
 class Profile(Struct, frozen=True, kw_only=True):

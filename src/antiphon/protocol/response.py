@@ -25,7 +25,7 @@ from antiphon.protocol.request import (
     Truncation,
     Verbosity,
 )
-from antiphon.protocol.status import ResponseStatus
+from antiphon.protocol.status import RESPONSE_TRANSITIONS, ResponseStatus, refused_transition
 from antiphon.protocol.tools import (
     AllowedTools,
     AllowedToolsParam,
@@ -149,8 +149,10 @@ class Response(Shape, frozen=True, kw_only=True):
         return self._end(ResponseStatus.INCOMPLETE, usage, incomplete_details=IncompleteDetails(reason=reason))
 
     def _end(self, status: ResponseStatus, usage: Usage | None, **changes: Any) -> Response:
-        changes |= {"status": ResponseStatus(self.status).transition_to(status), "usage": usage or self.usage}
-        return replace(self, **changes)
+        current = ResponseStatus(self.status)
+        if status not in RESPONSE_TRANSITIONS[current]:
+            raise refused_transition(current, status)
+        return replace(self, status=status, usage=usage or self.usage, **changes)
 
     @property
     def output_text(self) -> str:

@@ -24,15 +24,6 @@ class ItemStatus(StrEnum):
     def is_success(self) -> bool:
         return self is ItemStatus.COMPLETED
 
-    def transition_to(self, target: ItemStatus) -> ItemStatus:
-        """Returns `target`, or raises InvalidTransition if it cannot follow this status."""
-        if target not in ITEM_TRANSITIONS[self]:
-            raise InvalidTransition(
-                f"an item cannot go from {self.value} to {target.value}; "
-                f"{_describe_transitions(ITEM_TRANSITIONS[self])}"
-            )
-        return target
-
 
 class ResponseStatus(StrEnum):
     """The status of a response."""
@@ -52,18 +43,13 @@ class ResponseStatus(StrEnum):
     def is_success(self) -> bool:
         return self is ResponseStatus.COMPLETED
 
-    def transition_to(self, target: ResponseStatus) -> ResponseStatus:
-        """Returns `target`, or raises InvalidTransition if it cannot follow this status."""
-        if target not in RESPONSE_TRANSITIONS[self]:
-            raise InvalidTransition(
-                f"a response cannot go from {self.value} to {target.value}; "
-                f"{_describe_transitions(RESPONSE_TRANSITIONS[self])}"
-            )
-        return target
 
-
-def _describe_transitions(transitions: tuple[StrEnum, ...]) -> str:
-    return "allowed: " + ", ".join(transitions) if transitions else "the status is final"
+def refused_transition(status: ItemStatus | ResponseStatus, target: ItemStatus | ResponseStatus) -> InvalidTransition:
+    """The error for a status that cannot follow another."""
+    subject = "an item" if isinstance(status, ItemStatus) else "a response"
+    allowed = ITEM_TRANSITIONS[status] if isinstance(status, ItemStatus) else RESPONSE_TRANSITIONS[status]
+    hint = "allowed: " + ", ".join(allowed) if allowed else "the status is final"
+    return InvalidTransition(f"{subject} cannot go from {status.value} to {target.value}; {hint}")
 
 
 ITEM_TRANSITIONS: Final[dict[ItemStatus, tuple[ItemStatus, ...]]] = {

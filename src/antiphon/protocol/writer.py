@@ -74,7 +74,13 @@ from antiphon.protocol.output_limits import (
 )
 from antiphon.protocol.response import IncompleteDetails, Response, Usage
 from antiphon.protocol.stamps import Stamps
-from antiphon.protocol.status import ItemStatus, ResponseStatus
+from antiphon.protocol.status import (
+    ITEM_TRANSITIONS,
+    RESPONSE_TRANSITIONS,
+    ItemStatus,
+    ResponseStatus,
+    refused_transition,
+)
 
 Emit = Callable[[StreamEvent], None]
 _OpenItemType = TypeVar("_OpenItemType", bound=OpenItem)
@@ -418,7 +424,8 @@ class ResponseWriter:
         """STR-4: closes an item and emits its final content. `final_item` is the item with members that were not
         streamed."""
         item = self._get_open_item(key, OpenItem)
-        ItemStatus.IN_PROGRESS.transition_to(status)
+        if status not in ITEM_TRANSITIONS[ItemStatus.IN_PROGRESS]:
+            raise refused_transition(ItemStatus.IN_PROGRESS, status)
         if status is ItemStatus.FAILED and not item.may_fail:
             raise InvalidTransition(
                 f"a {item.name} cannot fail, only extension items can; it is completed or incomplete (ITEM-2)"
@@ -495,7 +502,9 @@ class ResponseWriter:
 
     def _set_status(self, status: ResponseStatus) -> None:
         assert self._status is not None
-        self._status = self._status.transition_to(status)
+        if status not in RESPONSE_TRANSITIONS[self._status]:
+            raise refused_transition(self._status, status)
+        self._status = status
         self._response = replace(self._response, status=status)
 
     def _ensure_running(self) -> None:

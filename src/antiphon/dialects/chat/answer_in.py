@@ -26,7 +26,7 @@ from antiphon.dialects.chat.response_wire import (
 )
 from antiphon.dialects.chat.wire import ChatWire
 from antiphon.dialects.common.freeform_tools import FreeformInput
-from antiphon.dialects.common.stream_to_hub import StreamOutcome
+from antiphon.dialects.common.server_turn import StreamOutcome
 from antiphon.dialects.common.surrogates import SURROGATE_LOSS, SurrogateJoiner
 from antiphon.dialects.common.think_tags import TextPiece, ThinkSplitter
 from antiphon.dialects.common.tool_names import SendableCalls, ToolNames
@@ -54,8 +54,8 @@ class AnswerToHub:
         self._losses = losses
         self._forced = forced  # set while the text is read as a forced call
         self._wire = wire
-        splitter = ThinkSplitter(wire.think_tags)
-        self._think_splitter = None if splitter.is_settled else splitter
+        self._think_tags = wire.think_tags  # `off` when no more tags are expected
+        self._think_splitter: ThinkSplitter | None = None  # created with the first text that may begin with a tag
         self._pending_logprobs: list[LogProb] = []
         self._surrogates: SurrogateJoiner | None = None
         self._calls: CallTracker | None = None  # created with the first call
@@ -131,14 +131,20 @@ class AnswerToHub:
         self._write_unsplit_text(text if self._surrogates is None else self._surrogates.join("text", text), logprobs)
 
     def _write_unsplit_text(self, text: str, logprobs: list[LogProb] | None) -> None:
-        if self._think_splitter is None:
+        if self._think_tags == "leading" and self._think_splitter is None and text.lstrip()[:1] not in ("", "<"):
+            self._think_tags = "off"  # the text does not begin with a tag
+        if self._think_tags == "off":
             self._write_text(text, logprobs)
             return
+        splitter = self._think_splitter = self._think_splitter or ThinkSplitter(self._think_tags)
         self._pending_logprobs += logprobs or ()
-        self._write_pieces(self._think_splitter.feed(text))
-        if self._think_splitter.is_settled:
-            self._think_splitter = None
+        self._write_pieces(splitter.feed(text))
+        if splitter.is_settled:
+            self._end_think_tags()
             self._update_open_text_key()
+
+    def _end_think_tags(self) -> None:
+        self._think_tags, self._think_splitter = "off", None
 
     def _write_pieces(self, pieces: list[TextPiece]) -> None:
         for is_reasoning, piece in pieces:
@@ -240,7 +246,7 @@ class AnswerToHub:
 
     def _add_reasoning(self, text: str) -> None:
         self._flush_text()
-        self._think_splitter = None  # a server with a reasoning field does not use tags in the text
+        self._end_think_tags()  # a server with a reasoning field does not use tags in the text
         if self._surrogates is not None:
             text = self._surrogates.join("reasoning", text)
         if text:
@@ -408,7 +414,7 @@ class AnswerToHub:
         return self._item_count
 
     def _update_open_text_key(self) -> None:
-        self.open_text_key = self._message_key if self._think_splitter is None and self._surrogates is None else None
+        self.open_text_key = self._message_key if self._think_tags == "off" and self._surrogates is None else None
 
 
 def _text_of(value: Any) -> str:

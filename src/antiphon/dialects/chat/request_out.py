@@ -70,7 +70,7 @@ def request_from_hub(request: Request, wire: ChatWire = ChatWire()) -> tuple[byt
         refuse_empty_output(request)
     refuse_several_answers(request, SEVERAL_ANSWERS)
     losses = Losses()
-    if not wire.native_types:
+    if (request.tools or request.extra) and not wire.native_types:
         request = use_server_search(request, SEARCH, wire.web_search_models, losses)
     names = ToolNames.for_request(request, PLAIN_NAMES.limited(wire.max_name_length))
     forced = ForcedTools.from_request(request, names, wire, losses) if wire.forced_tools == "schema" else None
@@ -245,7 +245,7 @@ def _extra_from_hub(request: Request, body: RequestOut, wire: ChatWire, losses: 
     budget = _budget(request, wire)
     if budget is not None and REASONING_SETTINGS not in (request.extra or {}):
         extra_fields["reasoning"] = Raw(b'{"max_tokens":%d}' % budget)
-    options = search_options(request)
+    options = search_options(request) if request.tools else None
     if options is not None:
         extra_fields[SEARCH_OPTIONS] = options
     for name, raw in (request.extra or {}).items():

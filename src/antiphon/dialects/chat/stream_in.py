@@ -21,7 +21,7 @@ from antiphon.dialects.chat.forced_tools import ForcedTools
 from antiphon.dialects.chat.lenient_decoding import decode_leniently
 from antiphon.dialects.chat.response_wire import ChatUsage, Choice, Chunk, Delta, TextChunk
 from antiphon.dialects.chat.wire import ChatWire
-from antiphon.dialects.common.stream_to_hub import StreamToHub, invalid_upstream_data
+from antiphon.dialects.common.server_turn import StreamToHub, invalid_upstream_data
 from antiphon.dialects.common.tool_names import PLAIN_NAMES, ToolNames
 from antiphon.errors import UpstreamFault
 from antiphon.protocol.codec import with_nesting_limit

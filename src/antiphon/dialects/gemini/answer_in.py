@@ -16,7 +16,7 @@ from msgspec import Raw
 
 from antiphon.dialects.common.envelope import seal_reasoning
 from antiphon.dialects.common.freeform_tools import FreeformInput
-from antiphon.dialects.common.stream_to_hub import StreamOutcome
+from antiphon.dialects.common.server_turn import StreamOutcome
 from antiphon.dialects.common.tool_names import SendableCalls, ToolNames
 from antiphon.dialects.gemini.partial_calls import PartialCall
 from antiphon.dialects.gemini.response_wire import (

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from antiphon import sse
-from antiphon.dialects.common.stream_to_hub import StreamToHub, invalid_upstream_data
+from antiphon.dialects.common.server_turn import StreamToHub, invalid_upstream_data
 from antiphon.dialects.common.tool_names import GEMINI_NAMES, ToolNames
 from antiphon.dialects.gemini.answer_in import AnswerToHub
 from antiphon.dialects.gemini.errors import error_in_answer

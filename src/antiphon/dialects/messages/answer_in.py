@@ -15,7 +15,7 @@ from msgspec import Raw, Struct, field
 
 from antiphon.dialects.common.envelope import seal_reasoning
 from antiphon.dialects.common.freeform_tools import FreeformInput
-from antiphon.dialects.common.stream_to_hub import StreamOutcome
+from antiphon.dialects.common.server_turn import StreamOutcome
 from antiphon.dialects.common.tool_names import SendableCalls, ToolNames
 from antiphon.dialects.messages.content_in import citation_to_hub
 from antiphon.dialects.messages.response_wire import AnswerBlockIn, DeltaIn

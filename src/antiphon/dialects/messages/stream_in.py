@@ -14,8 +14,8 @@ from msgspec import UNSET, Raw, Struct
 from msgspec.structs import asdict, replace
 
 from antiphon import sse
+from antiphon.dialects.common.server_turn import StreamToHub, invalid_upstream_data
 from antiphon.dialects.common.service_tiers import tier_to_hub
-from antiphon.dialects.common.stream_to_hub import StreamToHub, invalid_upstream_data
 from antiphon.dialects.common.tool_names import MESSAGES_NAMES, ToolNames
 from antiphon.dialects.messages.answer_in import AnswerToHub
 from antiphon.dialects.messages.errors import error_in_answer

@@ -13,7 +13,7 @@ import msgspec
 from antiphon import sse
 from antiphon.dialects.common.envelope import seal_reasoning
 from antiphon.dialects.common.freeform_tools import FreeformInput
-from antiphon.dialects.common.stream_to_hub import StreamOutcome, StreamToHub, invalid_upstream_data
+from antiphon.dialects.common.server_turn import StreamOutcome, StreamToHub, invalid_upstream_data
 from antiphon.dialects.common.tool_names import OLLAMA_NAMES, SendableCalls, ToolNames
 from antiphon.dialects.ollama.errors import error_in_answer
 from antiphon.dialects.ollama.response_wire import AnswerCallIn, AnswerMessageIn, Chunk, TokenIn, TopTokenIn

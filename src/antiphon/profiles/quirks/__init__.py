@@ -43,10 +43,11 @@ from antiphon.protocol.request import Request
 
 
 class QuirkDefinition(NamedTuple):
-    """The function of a quirk, and the type of its options."""
+    """The function of a quirk, the type of its options, and the field that it concerns, if it is one."""
 
     apply: Callable[[Request, Losses, Any], Request]
     options: type[Struct] = NoOptions
+    field: str = ""  # of the request; the quirk changes nothing in a request without it
 
 
 QUIRKS: Final[dict[str, QuirkDefinition]] = {
@@ -64,7 +65,7 @@ QUIRKS: Final[dict[str, QuirkDefinition]] = {
     "parts_as_strings": QuirkDefinition(parts_as_strings),
     "reasoning_as_text": QuirkDefinition(reasoning_as_text, ReasoningAsTextOptions),
     "shorten_call_ids": QuirkDefinition(shorten_call_ids, ShortenCallIdsOptions),
-    "shorten_user": QuirkDefinition(shorten_user, ShortenUserOptions),
+    "shorten_user": QuirkDefinition(shorten_user, ShortenUserOptions, "user"),
     "strings_as_parts": QuirkDefinition(strings_as_parts, StringsAsPartsOptions),
     "strip_cache_control": QuirkDefinition(strip_cache_control, StripCacheControlOptions),
     "system_as_developer": QuirkDefinition(system_as_developer),

@@ -1,4 +1,4 @@
-"""The end of a server's stream, the same in every dialect."""
+"""The URL of a turn in each dialect, and the end of a server's stream, the same in every dialect."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.generate.events import counting_stamps
 
-from antiphon.dialects.common.stream_to_hub import StreamOutcome, StreamToHub, invalid_upstream_data
+from antiphon.dialects.common.server_turn import StreamOutcome, StreamToHub, invalid_upstream_data, turn_url
 from antiphon.dialects.dialect import ServerDialectName
 from antiphon.dialects.registry import SERVER_DIALECTS
 from antiphon.errors import ApiError, UpstreamFault
@@ -16,6 +16,8 @@ from antiphon.protocol.content import ReasoningText, SummaryText
 from antiphon.protocol.items import Reasoning
 from antiphon.protocol.request import ReasoningConfigParam, Request
 from antiphon.protocol.response import Usage, make_initial_response
+
+BASE = "http://lab/v1"
 
 
 class Answer:
@@ -129,3 +131,33 @@ def test_open_reasoning_is_a_summary_only_on_request(dialect: ServerDialectName,
     is_summary = summary is not None or dialect == "gemini"
     assert item.summary == ([SummaryText(text="Hm.")] if is_summary else [])
     assert (item.content or []) == ([] if is_summary else [ReasoningText(text="Hm.")])
+
+
+@pytest.mark.parametrize(
+    ("dialect", "whole", "streamed"),
+    [
+        ("chat", "/chat/completions", "/chat/completions"),
+        ("responses", "/responses", "/responses"),
+        ("messages", "/messages", "/messages"),
+        ("gemini", "/models/m:generateContent", "/models/m:streamGenerateContent?alt=sse"),
+    ],
+)
+def test_url_of_a_turn_follows_the_dialect(dialect: str, whole: str, streamed: str) -> None:
+    server_dialect = SERVER_DIALECTS[dialect]  # type: ignore[index]
+    assert turn_url(server_dialect, BASE, "m", streams=False) == BASE + whole
+    assert turn_url(server_dialect, BASE, "m", streams=True) == BASE + streamed
+
+
+@pytest.mark.parametrize(
+    ("model", "path"),
+    [
+        ("m", "models/m"),
+        ("models/m", "models/m"),
+        ("tunedModels/m", "tunedModels/m"),
+        ("publishers/lab/models/m", "publishers/lab/models/m"),
+        ("lab/m", "models/lab/m"),
+        ("m?x=1#y z:é", "models/m%3Fx%3D1%23y%20z%3A%C3%A9"),
+    ],
+)
+def test_model_in_a_path_is_escaped(model: str, path: str) -> None:
+    assert turn_url(SERVER_DIALECTS["gemini"], BASE, model, streams=False) == f"{BASE}/{path}:generateContent"
