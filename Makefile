@@ -10,7 +10,7 @@ LONG := 900
 # pytest caches the test modules that it compiled, which saves 10 s in every later run. This variable would forbid that.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: install run test coverage test-fast test-within test-clients test-probe test-faults test-recordings test-extension test-vscode test-install test-shells \
+.PHONY: install run test coverage test-fast test-within test-clients test-probe test-faults test-recordings test-extension test-vscode test-install test-embeddings test-shells \
 	test-autobahn test-docs docs docs-serve editor check check-containers fix soak bench-hub bench-producer bench bench-against bench-peers bench-dialects bench-streams \
 	bench-store bench-client lock clean
 
@@ -88,6 +88,16 @@ test-faults: install
 # and asks the embedded model in each; takes some minutes. tools/clean_install.py measures the times.
 test-install: install
 	$(BIN)/python -m pytest -m heavy --time-limit $(LONG) tests/tools/test_clean_install.py
+
+# Tests the local embedding model, whose packages `make install` leaves out, in an environment of their own.
+test-embeddings: install .embeddings/installed
+	$(BIN)/python -m pytest -m heavy tests/upstream/test_embedding_child.py
+
+.embeddings/installed: pyproject.toml
+	rm -rf .embeddings
+	$(PYTHON) -m venv .embeddings
+	.embeddings/bin/python -m pip install -q wordllama==0.4.0.post1
+	touch $@
 
 # Tests the completion scripts in fish and zsh; bash is part of `make test`. Needs both shells.
 test-shells: install
@@ -284,4 +294,4 @@ LOCK_OPTIONS := -q --upgrade --generate-hashes --strip-extras --no-header --anno
 
 # Removes everything that other targets made.
 clean:
-	rm -rf .venv .venv-* .clients .containers .docs .editor .autobahn integrations/vscode/node_modules integrations/vscode/out .perf .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist src/*.egg-info
+	rm -rf .venv .venv-* .clients .containers .docs .embeddings .editor .autobahn integrations/vscode/node_modules integrations/vscode/out .perf .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist src/*.egg-info

@@ -17,7 +17,7 @@ import httpx2
 import msgspec
 
 from antiphon.api.app import App
-from antiphon.config import Config, Timeouts, UpstreamConfig
+from antiphon.config import Config, ModelRule, Timeouts, UpstreamConfig
 from antiphon.gateway.upstreams import UpstreamAddress
 from antiphon.http.connection import HttpProtocol
 from antiphon.ops.logger import Logger
@@ -134,7 +134,7 @@ def one_upstream(
     *,
     dialect: Any = "chat",
     timeouts: Timeouts | None = None,
-    models: Collection[str] = ("*",),
+    models: Collection[str | ModelRule] = ("*",),
     **settings: Any,
 ) -> Config:
     """The simplest configuration: one upstream, which serves every model unless some are named."""

@@ -14,6 +14,7 @@ BODY_READER = "upstream/body.py"
 PIECE_SOURCES = {"pieces": 0, "flow_of": 1, "flow_of_pieces": 1, "take_body": 0}
 PIECE_READERS = {
     BODY_READER,
+    "api/completions.py",  # passes a stream of text completions on
     "client/event_sources.py",  # decodes a stream piece by piece
     "gateway/replay.py",  # checks a recorded answer piece by piece
     "gateway/turn.py",  # passes a stream to the pipe, and records its pieces in the trace

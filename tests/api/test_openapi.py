@@ -283,6 +283,8 @@ def test_every_path_documents_every_status() -> None:
         ("/v1/responses/{id}", "delete"): {200, 401, 404} | COMMON_ERRORS,
         ("/v1/responses/{id}/cancel", "post"): {200, 401, 404} | COMMON_ERRORS,
         ("/v1/responses/{id}/input_items", "get"): {200, 401, 404} | COMMON_ERRORS,
+        ("/v1/embeddings", "post"): {200, 401, 404, 413, 415, 429, 502, 504} | COMMON_ERRORS,
+        ("/v1/completions", "post"): {200, 401, 404, 413, 415, 429, 502, 504} | COMMON_ERRORS,
         ("/v1/conversations", "post"): {200, 401, 404, 413, 415} | COMMON_ERRORS,
         ("/v1/conversations/{id}", "get"): {200, 401, 404} | COMMON_ERRORS,
         ("/v1/conversations/{id}", "post"): {200, 401, 404, 413, 415} | COMMON_ERRORS,
@@ -307,6 +309,8 @@ def test_every_path_documents_every_status() -> None:
         ("/v1/messages/count_tokens", "post"): {200, 401, 404, 413, 415, 429} | COMMON_ERRORS,
         ("/api/chat", "post"): {200, 401, 404, 413, 415, 429, 502, 504} | COMMON_ERRORS,
         ("/api/generate", "post"): {200, 401, 404, 413, 415, 429, 502, 504} | COMMON_ERRORS,
+        ("/api/embed", "post"): {200, 401, 404, 413, 415, 429, 502, 504} | COMMON_ERRORS,
+        ("/api/embeddings", "post"): {200, 401, 404, 413, 415, 429, 502, 504} | COMMON_ERRORS,
         ("/api/show", "post"): {200, 401, 404, 413, 415} | COMMON_ERRORS,
         ("/api/tags", "get"): {200, 401} | COMMON_ERRORS,
         ("/api/version", "get"): {200, 401} | COMMON_ERRORS,
@@ -322,6 +326,8 @@ def test_every_path_documents_every_status() -> None:
                 (":generateContent", "post", (413, 415, 429, 502, 504)),
                 (":streamGenerateContent", "post", (413, 415, 429, 502, 504)),
                 (":countTokens", "post", (413, 415, 429)),
+                (":embedContent", "post", (413, 415, 429, 502, 504)),
+                (":batchEmbedContents", "post", (413, 415, 429, 502, 504)),
             )
         },
     }

@@ -7,11 +7,13 @@ from typing import Final
 from antiphon.api.count_tokens import count_tokens
 from antiphon.api.documented_errors import (
     COUNT_ERRORS,
+    EMBEDDING_ERRORS,
     MESSAGES_TURN_ERRORS,
     MODEL_NAME_ERRORS,
     TURN_ERRORS,
     UNKNOWN_MODEL_ERRORS,
 )
+from antiphon.api.embeddings import batch_embed_contents, embed_content, embed_ollama, embed_ollama_prompt
 from antiphon.api.models import get_model, list_models
 from antiphon.api.ollama import show_ollama_model, show_ollama_version
 from antiphon.api.operation import (
@@ -95,6 +97,23 @@ def _count(
     )
 
 
+def _embeddings(
+    path: str, id: str, api: str, endpoint: Endpoint, parameters: tuple[Parameter, ...] = (LOSSES,)
+) -> Operation:
+    return Operation(
+        "POST",
+        path,
+        endpoint,
+        id=id,
+        summary=f"Create embeddings, in the form of {api}",
+        parameters=parameters,
+        body=OBJECT,
+        answer=json_answer("The vectors.", OBJECT, "Antiphon-Losses", "Antiphon-Estimated"),
+        errors=EMBEDDING_ERRORS,
+        has_vendor_errors=True,
+    )
+
+
 def _model_list(path: str, id: str, api: str, endpoint: Endpoint) -> Operation:
     return Operation(
         "GET",
@@ -143,6 +162,14 @@ def _model_operations(prefix: str, get_id: str, id_suffix: str) -> tuple[Operati
             parameters=(MODEL, LOSSES, ALT),
         ),
         _count(f"{path}:countTokens", f"countTokens{id_suffix}", "Gemini", "totalTokens", parameters=(MODEL, LOSSES)),
+        _embeddings(f"{path}:embedContent", f"embedContent{id_suffix}", "Gemini", embed_content, (MODEL, LOSSES)),
+        _embeddings(
+            f"{path}:batchEmbedContents",
+            f"batchEmbedContents{id_suffix}",
+            "Gemini",
+            batch_embed_contents,
+            (MODEL, LOSSES),
+        ),
     )
 
 
@@ -166,6 +193,8 @@ OLLAMA_OPERATIONS: Final = (
         "A turn of one prompt in the format of Ollama. `suffix`, `raw`, `context` and `template` are refused.",
         OLLAMA_ANSWER,
     ),
+    _embeddings("/api/embed", "createOllamaEmbeddings", OLLAMA_API, embed_ollama),
+    _embeddings("/api/embeddings", "createOllamaEmbedding", OLLAMA_API, embed_ollama_prompt),
     _model_list("/api/tags", "listOllamaModels", OLLAMA_API, list_models),
     Operation(
         "POST",

@@ -71,6 +71,28 @@ BODY_ERRORS: Final[ErrorCodes] = {
 }
 # For endpoints that prepare a turn and do not run it.
 COUNT_ERRORS: Final[ErrorCodes] = {status: TURN_ERRORS[status] for status in (400, 404, 413, 415, 429, 503)}
+# For requests that are no turns. Nothing of them is stored.
+EMBEDDING_ERRORS: Final[ErrorCodes] = {
+    **TURN_ERRORS,
+    400: {
+        code: TURN_ERRORS[400][code]
+        for code in (
+            "invalid_json",
+            "json_too_deep",
+            "invalid_unicode",
+            "missing_field",
+            "unsupported_parameter",
+            "context_length_exceeded",
+            "lossy_translation",
+        )
+    },
+    404: {**TURN_ERRORS[404], "not_supported": "the upstream 'anthropic' has no embeddings: its API is Messages"},
+    503: {"overloaded": TURN_ERRORS[503]["overloaded"]},
+}
+COMPLETION_ERRORS: Final[ErrorCodes] = {
+    **EMBEDDING_ERRORS,
+    404: {**TURN_ERRORS[404], "not_supported": "the upstream 'google' has no text completions: its API is Gemini"},
+}
 # The Messages API has its own status for an overloaded server.
 MESSAGES_TURN_ERRORS: Final[ErrorCodes] = {
     **TURN_ERRORS,

@@ -12,6 +12,7 @@ from antiphon import __version__
 from antiphon.api import openapi
 from antiphon.api.background_endpoints import cancel_response
 from antiphon.api.compact import handle_compact
+from antiphon.api.completions import create_completion
 from antiphon.api.conversations import (
     add_items,
     create_conversation,
@@ -26,13 +27,16 @@ from antiphon.api.count_tokens import InputTokens, count_tokens
 from antiphon.api.dialect_operations import DIALECT_OPERATIONS
 from antiphon.api.documented_errors import (
     BODY_ERRORS,
+    COMPLETION_ERRORS,
     CONVERSATION_ERRORS,
     COUNT_ERRORS,
+    EMBEDDING_ERRORS,
     READINESS_ERRORS,
     STORED_RESPONSE_ERRORS,
     TURN_ERRORS,
     USAGE_ERRORS,
 )
+from antiphon.api.embeddings import create_embeddings
 from antiphon.api.item_pages import PAGE_SCHEMA
 from antiphon.api.models import list_models
 from antiphon.api.operation import (
@@ -175,6 +179,43 @@ def _health(
 
 # The table
 
+EMBEDDINGS_BODY: Final = {
+    "type": "object",
+    "properties": {
+        "model": {"type": "string"},
+        "input": {
+            "description": "A text, a list of at most 2048 texts, a list of tokens, or a list of such lists.",
+            "type": ["string", "array"],
+        },
+        "encoding_format": {"enum": ["float", "base64", None]},
+        "dimensions": {"type": ["integer", "null"], "minimum": 1, "maximum": 65536},
+        "user": {"type": ["string", "null"]},
+    },
+    "required": ["input"],
+}
+EMBEDDINGS_ANSWER: Final = {
+    "type": "object",
+    "properties": {
+        "object": {"const": "list"},
+        "data": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "object": {"const": "embedding"},
+                    "index": {"type": "integer"},
+                    "embedding": {"type": ["array", "string"]},
+                },
+            },
+        },
+        "model": {"type": "string"},
+        "usage": {
+            "type": "object",
+            "properties": {"prompt_tokens": {"type": "integer"}, "total_tokens": {"type": "integer"}},
+        },
+    },
+    "required": ["data"],
+}
 METRICS_PATH: Final = "/metrics"
 STREAM_OF_EVENTS: Final = schema_ref("StreamingEvent")
 OPERATIONS: Final = (
@@ -228,6 +269,44 @@ OPERATIONS: Final = (
         body=Request,
         answer=json_answer("The number of tokens.", InputTokens, "Antiphon-Losses", "Antiphon-Estimated"),
         errors=COUNT_ERRORS,
+    ),
+    Operation(
+        "POST",
+        "/v1/embeddings",
+        create_embeddings,
+        id="createEmbeddings",
+        summary="Create embeddings",
+        description="Returns a vector for each text, in the form of OpenAI's API. Servers of Chat Completions,"
+        " Responses, Gemini and Ollama have embeddings. If the server does not count the tokens, their number is an"
+        " estimate and the answer has the header `Antiphon-Estimated`.",
+        parameters=(LOSSES,),
+        body=EMBEDDINGS_BODY,
+        answer=json_answer("The vectors.", EMBEDDINGS_ANSWER, "Antiphon-Losses", "Antiphon-Estimated"),
+        errors=EMBEDDING_ERRORS,
+    ),
+    Operation(
+        "POST",
+        "/v1/completions",
+        create_completion,
+        id="createCompletion",
+        summary="Complete a text (legacy)",
+        description="Passes the request to a server of Chat Completions or Responses that has text completions, and its"
+        " answer back. Other servers have none: use a turn.",
+        body={
+            "type": "object",
+            "properties": {
+                "model": {"type": "string"},
+                "prompt": {"type": ["string", "array"]},
+                "stream": {"type": ["boolean", "null"]},
+            },
+            "required": ["prompt"],
+        },
+        answer=Answer(
+            "The completion, or with `stream: true` its events as they happen.",
+            {"application/json": {"type": "object"}, "text/event-stream": {"type": "object"}},
+            ("Antiphon-Losses",),
+        ),
+        errors=COMPLETION_ERRORS,
     ),
     Operation(
         "POST",

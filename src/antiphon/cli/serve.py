@@ -33,6 +33,7 @@ from antiphon.config import (
     find_warnings,
     load_config,
 )
+from antiphon.config.loading import EMBEDDING_UPSTREAM
 
 
 class Serve(Protocol):
@@ -133,7 +134,7 @@ def _load_configuration(args: argparse.Namespace, environ: Mapping[str, str], cw
     """Load the configuration, apply the options of the command line, and validate the result."""
     file = find_config(args.config, environ, cwd)
     agents = _load_agents(args.agent, cwd)
-    base_config = Config() if agents else _without_missing_model(default_config(environ))
+    base_config = Config() if agents else _with_installed_models(default_config(environ))
     config = load_config(file, environ) if file else base_config
     server = replace(
         config.server,
@@ -147,12 +148,19 @@ def _load_configuration(args: argparse.Namespace, environ: Mapping[str, str], cw
     return config
 
 
-def _without_missing_model(config: Config) -> Config:
-    """Leave the embedded model out if it is not installed and providers are served."""
-    from antiphon.upstream.embedded import is_model_installed  # imported here, because `--help` does not need it
+def _with_installed_models(config: Config) -> Config:
+    """Leave the embedded model out if it is not installed and providers are served; add the local embedding model if it
+    is installed."""
+    # Imported here, because `--help` does not need it.
+    from antiphon.upstream.embedded import is_embedding_model_installed, is_model_installed
 
-    providers = [upstream for upstream in config.upstreams if not upstream.embedded]
-    return replace(config, upstreams=providers) if providers and not is_model_installed() else config
+    upstreams = config.upstreams
+    providers = [upstream for upstream in upstreams if not upstream.embedded]
+    if providers and not is_model_installed():
+        upstreams = providers
+    if is_embedding_model_installed():
+        upstreams = [*upstreams, EMBEDDING_UPSTREAM]
+    return replace(config, upstreams=upstreams)
 
 
 def _load_agents(specs: list[str], cwd: Path) -> list[UpstreamConfig]:

@@ -250,13 +250,14 @@ def _duplicate_name_problems(config: Config) -> Iterator[Problem]:
                 ("upstreams", index, "name"), f"duplicate name {upstream.name!r}: each upstream needs a different name"
             )
         seen_names.add(upstream.name)
-    embedded_indexes = [index for index, upstream in enumerate(config.upstreams) if upstream.embedded]
-    for index in embedded_indexes[1:]:
-        first_name = config.upstreams[embedded_indexes[0]].name
-        yield Problem(
-            ("upstreams", index, "embedded"),
-            f"only one upstream can be the embedded model, and {first_name!r} already is",
-        )
+    owners: dict[bool | str, str] = {}
+    for index, upstream in enumerate(config.upstreams):
+        first_name = owners.setdefault(upstream.embedded, upstream.name) if upstream.embedded else upstream.name
+        if first_name != upstream.name:
+            yield Problem(
+                ("upstreams", index, "embedded"),
+                f"only one upstream can be the embedded model, and {first_name!r} already is",
+            )
 
 
 def _key_problems(key: KeyConfig, environ: Mapping[str, str]) -> Iterator[Problem]:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from antiphon.config.checks import check_config, find_problems, find_table_problems
 from antiphon.config.model_rules import ModelRule
 from antiphon.config.routing import ModelConfig, RetryConfig
-from antiphon.config.schema import EMBEDDED_DIALECT, Config, Timeouts, UpstreamConfig
+from antiphon.config.schema import EMBEDDED_DIALECT, EMBEDDINGS, Config, Timeouts, UpstreamConfig
 from antiphon.errors import ConfigError
 from antiphon.profiles.loading import PROFILE_SUFFIX, is_profile_path
 from antiphon.profiles.providers import Provider, builtin_providers
@@ -162,4 +162,7 @@ REMOVED_SETTINGS: Final[dict[tuple[str, str], str]] = {
 }
 EMBEDDED_UPSTREAM = UpstreamConfig(
     name="local", dialect=EMBEDDED_DIALECT, models=["local"], profile="local", embedded=True
+)
+EMBEDDING_UPSTREAM = UpstreamConfig(
+    name="local-embedding", dialect=EMBEDDED_DIALECT, models=["local-embedding"], embedded=EMBEDDINGS
 )

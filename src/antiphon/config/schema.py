@@ -246,7 +246,11 @@ class UpstreamConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         ),
     ] = None
     embedded: Annotated[
-        bool, Meta(description="The model inside Antiphon instead of a server; its dialect is `chat`.")
+        bool | Literal["embeddings"],
+        Meta(
+            description='The model inside Antiphon instead of a server, or with `"embeddings"` the '
+            "[local embedding model](embeddings.md#without-a-key); its dialect is `chat`."
+        ),
     ] = False
     agent: Annotated[
         str | None,
@@ -277,7 +281,7 @@ class UpstreamConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     @property
     def profile_name(self) -> str:
         """The profile to load: the configured one, or the default of the dialect."""
-        return self.profile or ("local" if self.embedded else SERVER_DIALECTS[self.dialect].default_profile)
+        return self.profile or ("local" if self.embedded is True else SERVER_DIALECTS[self.dialect].default_profile)
 
     def key_variables(self) -> list[str]:
         """The environment variables that hold its keys."""
@@ -519,6 +523,7 @@ def _environment_value(environ: Mapping[str, str], variable: str | None) -> str 
     return (environ.get(variable) or None) if variable else None
 
 
+EMBEDDINGS: Final = "embeddings"  # `embedded` of the local embedding model
 # The embedded model and the agents are served by the gateway itself, in one dialect each.
 EMBEDDED_DIALECT: Final[ServerDialectName] = "chat"
 AGENT_DIALECT: Final[ServerDialectName] = "responses"

@@ -15,6 +15,7 @@ from antiphon.dialects.common.json_lines import JsonLinesDecoder, encode_line
 from antiphon.dialects.common.refused_reasoning import RefusedPart
 from antiphon.dialects.common.relay import LiteralContent
 from antiphon.errors import ApiError
+from antiphon.protocol.embeddings import EmbeddingOperation
 from antiphon.protocol.events import StreamEvent, TextRun
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.output_limits import OutputLimits
@@ -95,6 +96,10 @@ class ServerDialect(Struct, frozen=True, kw_only=True):
     #: The path of the endpoint that counts tokens, and its body for a turn and a model.
     count_path: str = ""
     count_request: Callable[[bytes, str], bytes] | None = None
+    #: The operations that return embeddings. Clients of another API get the vectors of the first.
+    embeddings: tuple[EmbeddingOperation, ...] = ()
+    #: The path of legacy text completions; empty: servers have none.
+    completions_path: str = ""
     #: The resource name of a model, for dialects with the model in the path instead of the body.
     model_resource_name: Callable[[str], str] | None = None
     #: Wire options for clients of the same dialect.

@@ -7,6 +7,7 @@ from typing import Any, Final, cast, get_args
 
 from antiphon.dialects import agent_log, chat, gemini, messages, ollama, responses, vscode
 from antiphon.dialects.chat.wire import ChatWire
+from antiphon.dialects.common.embeddings import OPENAI_EMBEDDINGS
 from antiphon.dialects.common.server_turn import make_server
 from antiphon.dialects.dialect import (
     ClientDialect,
@@ -15,8 +16,10 @@ from antiphon.dialects.dialect import (
     DialectName,
     ServerDialectName,
 )
+from antiphon.dialects.gemini.embeddings import BATCH_EMBED_CONTENTS, EMBED_CONTENT
 from antiphon.dialects.gemini.wire import GeminiWire
 from antiphon.dialects.messages.wire import MessagesWire
+from antiphon.dialects.ollama.embeddings import EMBED, OLD_EMBEDDINGS
 from antiphon.dialects.ollama.wire import OllamaWire
 from antiphon.dialects.responses.wire import ResponsesWire
 
@@ -42,6 +45,8 @@ CHAT: Final = Dialect(
         chat,
         turn_path="/chat/completions",
         count_path="/chat/completions/input_tokens",
+        embeddings=(OPENAI_EMBEDDINGS,),
+        completions_path="/completions",
         wire_type=ChatWire,
         own_client_wire={"native_types": True},
         default_profile="chat",
@@ -64,6 +69,8 @@ RESPONSES: Final = Dialect(
         responses,
         turn_path="/responses",
         count_path="/responses/input_tokens",
+        embeddings=(OPENAI_EMBEDDINGS,),
+        completions_path="/completions",
         count_request=responses.count_request,
         wire_type=ResponsesWire,
         default_profile="open-responses",
@@ -127,6 +134,7 @@ GEMINI: Final = Dialect(
         base_path="/v1beta",
         count_path="/{model}:countTokens",
         count_request=gemini.count_request,
+        embeddings=(BATCH_EMBED_CONTENTS, EMBED_CONTENT),
         model_resource_name=gemini.model_resource_name,
         wire_type=GeminiWire,
         default_profile="gemini",
@@ -139,7 +147,7 @@ GEMINI: Final = Dialect(
         part_types=gemini.PART_TYPES,
         answer_content=gemini.AnswerContent,
         turn_actions=gemini.TURN_ACTIONS,
-        other_actions=("countTokens",),
+        other_actions=("countTokens", "embedContent", "batchEmbedContents"),
         path_prefixes=("/v1beta/", "/v1/interactions"),
         request_at_path=gemini.request_at_path,
         has_key_in_query=True,
@@ -161,6 +169,7 @@ OLLAMA: Final = Dialect(
         ollama,
         turn_path="/api/chat",
         models_path="/api/tags",
+        embeddings=(EMBED, OLD_EMBEDDINGS),
         base_path="",
         framing="json_lines",
         wire_type=OllamaWire,

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from antiphon.config import Config, ModelConfig, TargetConfig
 from antiphon.config.model_rules import is_pattern
+from antiphon.config.schema import EMBEDDINGS
 from antiphon.dialects.registry import CLIENT_DIALECTS
 from antiphon.errors import ClientFault, MissingField
 from antiphon.gateway.upstreams import Target, Upstream, UpstreamAddress, make_upstream
@@ -131,8 +132,10 @@ class Routes:
 
 
 def _only_model(config: Config) -> str | None:
-    """The only name that the upstreams list; None if they list several, or a pattern."""
-    names = config.model_names()
+    """The only name that the upstreams list; None if they list several, or a pattern. The local embedding model does
+    not count: it answers no turns."""
+    answering = [upstream for upstream in config.upstreams if upstream.embedded != EMBEDDINGS]
+    names = replace(config, upstreams=answering).model_names()
     name = names[0] if len(names) == 1 else None
     return name if name and not is_pattern(name) else None
 

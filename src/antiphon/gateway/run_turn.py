@@ -296,7 +296,7 @@ async def prepare_next_attempt(
     attempt = attempts.fail(error, clock())
     if prepared_turn.preparer is None:
         return False
-    _log_failure(services, scope, attempts.records[-1])
+    log_failed_attempt(services, scope, attempts.records[-1])
     while attempt is not None:
         if attempt.delay:
             await asyncio.sleep(attempt.delay)
@@ -309,7 +309,8 @@ async def prepare_next_attempt(
     return False
 
 
-def _log_failure(services: GatewayContext, scope: RequestScope, record: AttemptRecord) -> None:
+def log_failed_attempt(services: GatewayContext, scope: RequestScope, record: AttemptRecord) -> None:
+    """Notes in the log and in the trace that another target is asked, and why."""
     services.logger.event(
         "attempt_failed",
         level="warning",

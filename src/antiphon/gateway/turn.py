@@ -23,7 +23,7 @@ from antiphon.errors import ApiError, ClientFault, OriginalError, UpstreamFault
 from antiphon.gateway.pipe import Pipe
 from antiphon.gateway.preparation import PreparedRequest, RetryRequest, prepare_retry
 from antiphon.gateway.recording import Recorder
-from antiphon.gateway.upstreams import Target
+from antiphon.gateway.upstreams import Target, Upstream
 from antiphon.protocol import codec
 from antiphon.protocol.events import StreamEvent, TerminalEvent, TextRun
 from antiphon.protocol.fold import replay_response
@@ -148,21 +148,14 @@ class UpstreamTurn:
         try:
             answer = self._answer = await transport.send("POST", url, headers, body, upstream.timeouts)
         except UpstreamFault as fault:
-            fault.message = _with_name(fault.message, upstream.name)
+            fault.message = with_upstream_name(fault.message, upstream.name)
             self._note_fault(fault)
             raise
         if self._trace is not None:
             self._trace.record_upstream_head(answer.status, answer.headers)
         if answer.status != 200:
             raise await self._read_error(answer, body)
-        if is_compressed(answer) or is_html(answer):
-            answer.abort()
-            problem = (
-                "a compressed answer, which was not requested"
-                if is_compressed(answer)
-                else "an HTML page instead of an answer"
-            )
-            raise UpstreamFault(f"the upstream sent {problem}", code="upstream_invalid_response")
+        check_content(answer)
         return answer
 
     def abort(self) -> None:
@@ -336,15 +329,8 @@ class UpstreamTurn:
             body = await self.read_body(answer, MAX_ERROR_BYTES)
         except UpstreamFault:
             body = b""  # the status is enough
-        if is_compressed(answer):
-            body = b""
-        if 200 <= answer.status < 400:
-            return UpstreamFault(f"the upstream answered with status {answer.status}", code="upstream_invalid_response")
-        upstream = self.target.upstream
-        body = upstream.redact_key(body)
-        error = upstream.server_dialect.error_to_hub(answer.status, answer.headers, body)
-        if error.status == answer.status:  # others are about the gateway's own key, or about another cause (ERR-4)
-            error.original = OriginalError(upstream.profile.dialect, body)
+        body = self.target.upstream.redact_key(b"" if is_compressed(answer) else body)
+        error = error_of_answer(self.target.upstream, answer, body)
         self._add_diagnosis(error, request_body, answer.status, body)
         return error
 
@@ -366,7 +352,28 @@ class UpstreamTurn:
             error.message = f"{error.message.rstrip()} {explanation}"
 
 
-def _with_name(message: str, name: str) -> str:
+def error_of_answer(upstream: Upstream, answer: UpstreamResponse, body: bytes) -> ApiError:
+    """The error for an answer with a status other than 200. `body` has none of our keys."""
+    if 200 <= answer.status < 400:
+        return UpstreamFault(f"the upstream answered with status {answer.status}", code="upstream_invalid_response")
+    error = upstream.server_dialect.error_to_hub(answer.status, answer.headers, body)
+    if error.status == answer.status:  # others are about the gateway's own key, or about another cause (ERR-4)
+        error.original = OriginalError(upstream.profile.dialect, body)
+    return error
+
+
+def check_content(answer: UpstreamResponse) -> None:
+    """Refuses an answer that cannot be the answer of an API."""
+    if not (is_compressed(answer) or is_html(answer)):
+        return
+    answer.abort()
+    problem = (
+        "a compressed answer, which was not requested" if is_compressed(answer) else "an HTML page instead of an answer"
+    )
+    raise UpstreamFault(f"the upstream sent {problem}", code="upstream_invalid_response")
+
+
+def with_upstream_name(message: str, name: str) -> str:
     """The message of a transport error with the name of the upstream."""
     if message.startswith(UNNAMED_UPSTREAM):
         return f"the upstream {name!r} {message.removeprefix(UNNAMED_UPSTREAM)}"

@@ -16,6 +16,7 @@ from antiphon.dialects.responses.stream_out import SelectableEventStyle
 from antiphon.errors import ApiError, ClientDisconnected, ClientFault
 from antiphon.gateway.prepare_turn import PreparedTurn
 from antiphon.gateway.request_scope import RequestLog, RequestScope, shutdown_error
+from antiphon.gateway.routed_request import RoutedRequest
 from antiphon.http.asgi import (
     DIRECT,
     Headers,
@@ -295,11 +296,11 @@ class EventStream:
             self._keepalive_task = None
 
 
-def route_headers(prepared_turn: PreparedTurn) -> Headers:
+def route_headers(routed: PreparedTurn | RoutedRequest) -> Headers:
     """The upstream that answers, and the number of attempts until then; nothing while another may still answer."""
-    if prepared_turn.is_held_back:
+    if routed.is_held_back:
         return []
-    attempts = prepared_turn.attempts
+    attempts = routed.attempts
     name = attempts.current.target.target.upstream.name.encode("ascii", "replace").translate(PRINTABLE_ASCII)
     return [(b"antiphon-upstream", name), (b"antiphon-attempts", b"%d" % attempts.answer_count)]
 

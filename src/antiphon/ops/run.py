@@ -15,13 +15,14 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import uvicorn
 
-from antiphon.config import Config
+from antiphon.config import Config, UpstreamConfig
+from antiphon.config.schema import EMBEDDINGS
 from antiphon.errors import ConfigError, StorageUnavailable
 from antiphon.gateway.upstreams import UpstreamAddress
 from antiphon.ops.file_descriptors import raise_descriptor_limit
@@ -31,7 +32,12 @@ from antiphon.ops.reload import ApplyConfig, ConfigReloader, ConfigSource
 from antiphon.ops.supervisor import AppFactory, GatewayServer, WorkerSupervisor, handle_hangup
 from antiphon.ops.telemetry import check_telemetry
 from antiphon.store.opening import open_store
-from antiphon.upstream.embedded import EMBEDDED_TIMEOUTS, EmbeddedModel
+from antiphon.upstream.embedded import (
+    EMBEDDED_TIMEOUTS,
+    EMBEDDING_COMMAND,
+    EmbeddedModel,
+    embedding_model_settings,
+)
 from antiphon.upstream.http import HttpTransport
 from antiphon.upstream.transport import Transport
 
@@ -191,18 +197,24 @@ def bound_listener(config: Config) -> Iterator[socket.socket]:
 
 @contextmanager
 def embedded_models(config: Config, environ: Mapping[str, str]) -> Iterator[dict[str, UpstreamAddress]]:
-    """Runs the embedded model if an upstream uses it: one process for all workers."""
-    names = [upstream.name for upstream in config.upstreams if upstream.embedded]
-    if not names:
-        yield {}
-        return
-    model = EmbeddedModel(environ)
-    model.start()
-    try:
-        address = UpstreamAddress(base_url=model.base_url, key=model.key, timeouts=EMBEDDED_TIMEOUTS)
-        yield dict.fromkeys(names, address)
-    finally:
-        model.stop()
+    """Runs the embedded models that upstreams use: one process each for all workers."""
+    addresses: dict[str, UpstreamAddress] = {}
+    with ExitStack() as stack:
+        for upstream in config.upstreams:
+            if upstream.embedded:
+                model = _make_embedded_model(upstream, environ)
+                stack.callback(model.stop)
+                model.start()
+                addresses[upstream.name] = UpstreamAddress(
+                    base_url=model.base_url, key=model.key, timeouts=EMBEDDED_TIMEOUTS
+                )
+        yield addresses
+
+
+def _make_embedded_model(upstream: UpstreamConfig, environ: Mapping[str, str]) -> EmbeddedModel:
+    if upstream.embedded == EMBEDDINGS:
+        return EmbeddedModel(environ, EMBEDDING_COMMAND, make_settings=embedding_model_settings)
+    return EmbeddedModel(environ)
 
 
 def listener_url(server_socket: socket.socket) -> str:

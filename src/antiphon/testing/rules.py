@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
 from antiphon.protocol.codec import decode_json
 from antiphon.rules import Report, Violation, settings
+from antiphon.testing.completions import complete_text
+from antiphon.testing.embeddings import embed_openai
 from antiphon.testing.script import PlainReply, ReceivedRequest, error, whole
 
 
@@ -48,17 +51,31 @@ class ServerLimits(Struct, frozen=True, kw_only=True):
     plain_models: tuple[str, ...] = ()
 
 
-def answer_other_path(request: ReceivedRequest, turn_path: str, models: list[str]) -> PlainReply | None:
-    """Answer requests to paths other than `turns`: the list of models, or an error for an unknown path."""
+def answer_other_path(request: ReceivedRequest, turn_path: str, limits: ServerLimits) -> PlainReply | None:
+    """Answer requests to paths other than `turns`: the list of models, embeddings, text completions, or an error for an
+    unknown path."""
     path = request.path.partition("?")[0]
+    models = limits.models or ("mock-1",)
     if (request.method, path) == ("POST", turn_path):
         return None
+    if request.method == "POST" and path in OTHER_OPERATIONS:
+        return _answer_operation(request, path, limits)
     if (request.method, path) == ("GET", "/v1/models"):
         model_entries = [{"id": name, "object": "model", "created": 0, "owned_by": "fake"} for name in models]
         return whole({"object": "list", "data": model_entries})
     if path in (turn_path, "/v1/models"):
         return error(405, f"{request.method} is not allowed on {path}", code="method_not_allowed")
     return error(404, f"there is no {request.method} {path} here", code="unknown_url")
+
+
+def _answer_operation(request: ReceivedRequest, path: str, limits: ServerLimits) -> PlainReply:
+    try:
+        check_key(request, limits)
+        body = json_object(request)
+        check_model(body, limits)
+    except RequestRefused as refusal:
+        return refusal.reply
+    return OTHER_OPERATIONS[path](body)
 
 
 def json_object(request: ReceivedRequest) -> dict[str, Any]:
@@ -107,3 +124,9 @@ def parse_json(arguments: str) -> Any:
         return decode_json(arguments)
     except msgspec.DecodeError:
         return None
+
+
+OTHER_OPERATIONS: Final[dict[str, Callable[[dict[str, Any]], PlainReply]]] = {
+    "/v1/embeddings": embed_openai,
+    "/v1/completions": complete_text,
+}

@@ -1,4 +1,5 @@
-"""The embedded model: SmolLM2 in a child process, which the gateway uses as a chat upstream on a loopback port.
+"""The embedded models, each in a child process that the gateway uses as a chat upstream on a loopback port: SmolLM2 for
+turns, and a model for embeddings.
 
 `EmbeddedModel` starts the child, restarts it if it dies (same port, same key), and stops it. It uses threads and needs
 no event loop, so the parent of several workers can own it. The child ends when its parent ends, for whatever reason.
@@ -26,6 +27,8 @@ from antiphon.config import Timeouts
 from antiphon.errors import ConfigError
 
 MODEL: Final = "local"
+EMBEDDING_MODEL: Final = "local-embedding"
+EMBEDDING_PACKAGE: Final = "wordllama"
 HOST: Final = "127.0.0.1"
 #: The context size that the model was trained for, and the number of parallel requests. Both take about 0.5 GB.
 CONTEXT_TOKENS: Final = 8192
@@ -54,10 +57,18 @@ class EmbeddedFailed(ConfigError):
 class EmbeddedModel:
     """Owns the process of the model."""
 
-    def __init__(self, environ: Mapping[str, str], command: Sequence[str] = (), *, start_timeout: float = 60.0) -> None:
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        command: Sequence[str] = (),
+        *,
+        start_timeout: float = 60.0,
+        make_settings: Callable[[], dict[str, Any]] | None = None,
+    ) -> None:
         self._environ = {name: value for name, value in environ.items() if name in INHERITED_VARIABLES}
         self._command = command or CHILD_COMMAND
         self._start_timeout = start_timeout
+        self._make_settings = make_settings or chat_model_settings
         self._key = secrets.token_urlsafe(24)
         self._port = 0
         self._settings: dict[str, Any] = {}
@@ -70,16 +81,7 @@ class EmbeddedModel:
     def start(self) -> None:
         """Starts the model; returns when it listens. Raises `EmbeddedMissing` or `EmbeddedFailed`, with no process left
         running."""
-        self._settings = {
-            "model_file": str(model_file()),
-            "model": MODEL,
-            "host": HOST,
-            "key": self._key,
-            "slots": SLOTS,
-            "context": CONTEXT_TOKENS,
-            "longest_answer": MAX_ANSWER_TOKENS,
-            "threads": thread_count(),
-        }
+        self._settings = {**self._make_settings(), "host": HOST, "key": self._key}
         child = self._start_child()
         if child is None or not self._wait_until_listening(child):
             self.stop()
@@ -237,6 +239,33 @@ class _Child:
                     self._last_lines.append(text[:MAX_LINE_LENGTH])
 
 
+def chat_model_settings() -> dict[str, Any]:
+    """The settings of `embedded_child`."""
+    return {
+        "model_file": str(model_file()),
+        "model": MODEL,
+        "slots": SLOTS,
+        "context": CONTEXT_TOKENS,
+        "longest_answer": MAX_ANSWER_TOKENS,
+        "threads": thread_count(),
+    }
+
+
+def embedding_model_settings() -> dict[str, Any]:
+    """The settings of `embedding_child`."""
+    if not is_embedding_model_installed():
+        raise EmbeddedMissing(
+            'the local embedding model is not installed: install the extra "antiphon[embeddings]", or remove the '
+            'upstream with embedded = "embeddings"'
+        )
+    return {"model": EMBEDDING_MODEL}
+
+
+def is_embedding_model_installed(find: FindSpec = find_spec) -> bool:
+    """Whether the package of the local embedding model is installed."""
+    return find(EMBEDDING_PACKAGE) is not None
+
+
 def model_file(find: FindSpec = find_spec) -> Path:
     """The model file in a package that is not imported, since the dependencies of some are large."""
     file = _find_model_file(find)
@@ -285,6 +314,7 @@ def _parse_report(line: bytes) -> dict[str, Any]:
 
 # `-P`: modules in the current folder do not shadow packages.
 CHILD_COMMAND: Final = (sys.executable, "-P", "-m", "antiphon.upstream.embedded_child")
+EMBEDDING_COMMAND: Final = (sys.executable, "-P", "-m", "antiphon.upstream.embedding_child")
 #: Seconds before each restart; the delays start over after a stable run.
 RESTART_DELAYS: Final = (0.1, 0.5, 2.0, 10.0, 30.0)
 STABLE_SECONDS: Final = 60.0

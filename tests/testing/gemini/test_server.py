@@ -353,7 +353,7 @@ def test_it_lists_its_models_and_counts_tokens() -> None:
             send_request(server, "/v1beta/models/a:countTokens", {}, headers=key).status,
             send_request(server, "/v1beta/models/a:countTokens", {**body(), **inside}, headers=key).status,
             send_request(server, "/v1beta/models/d:countTokens", body(), headers=key).status,
-            send_request(server, "/v1beta/models/a:embedContent", body(), headers=key).status,
+            send_request(server, "/v1beta/models/a:predict", body(), headers=key).status,
             send_request(server, "/v1beta/models/d", method="GET", headers=key).status,
             send_request(server, "/v1beta/models/a:generateContent", method="GET", headers=key).status,
         ]

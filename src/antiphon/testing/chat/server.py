@@ -79,7 +79,7 @@ class ChatBehavior:
         self._response_numbers = itertools.count(1)
 
     def answer_other_path(self, request: ReceivedRequest) -> PlainReply | None:
-        return answer_other_path(request, "/v1/chat/completions", list(self._limits.models or ("mock-1",)))
+        return answer_other_path(request, "/v1/chat/completions", self._limits)
 
     def find_refusal(self, request: ReceivedRequest) -> PlainReply | None:
         try:

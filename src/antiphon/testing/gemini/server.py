@@ -13,6 +13,7 @@ import msgspec
 
 from antiphon.rules.gemini.request import signs_calls
 from antiphon.rules.gemini.shapes import SHAPES, read_message
+from antiphon.testing.embeddings import embed_gemini
 from antiphon.testing.gemini import rules as gemini_rules
 from antiphon.testing.gemini.errors import GeminiRequestRefused, gemini_error
 from antiphon.testing.gemini.prompt import make_prompt
@@ -106,6 +107,8 @@ class GeminiBehavior:
                     return None
                 case "POST", ModelCall(method="countTokens") as count_call:
                     return self._count_tokens(count_call, request)
+                case "POST", ModelCall(method="embedContent" | "batchEmbedContents") as embedding_call:
+                    return self._embed(embedding_call, request)
                 case "GET", None if path.rstrip("/").endswith("/models"):
                     gemini_rules.check_key(request, self._limits)
                     return whole({"models": [_model_entry(name) for name in self._model_names()]})
@@ -152,6 +155,19 @@ class GeminiBehavior:
         counted_request = gemini_rules.check_count(call, request, self._limits, self._signatures)
         tokens = prompt_chars(counted_request) // 4 + 1
         return whole({"totalTokens": tokens, "promptTokensDetails": [{"modality": "TEXT", "tokenCount": tokens}]})
+
+    def _embed(self, call: ModelCall, request: ReceivedRequest) -> PlainReply:
+        gemini_rules.check_key(request, self._limits)
+        body: dict[str, Any] = request.json
+        if call.method == "embedContent":
+            return whole({"embedding": {"values": embed_gemini(body)}})
+        requests = body.get("requests", [])
+        # Documentation: every request names the model of the path. Public reports: at most 100 requests.
+        if any(entry.get("model") != f"models/{call.model}" for entry in requests):
+            return gemini_error(400, "Model names in the requests must match the model in the path.")
+        if not 1 <= len(requests) <= 100:
+            return gemini_error(400, "* BatchEmbedContentsRequest.requests: at most 100 requests can be in one batch")
+        return whole({"embeddings": [{"values": embed_gemini(entry)} for entry in requests]})
 
     def _model_names(self) -> tuple[str, ...]:
         return self._limits.models or ("mock-1",)

@@ -12,6 +12,7 @@ from typing import Any, assert_never
 import msgspec
 
 from antiphon.protocol.codec import decode_json
+from antiphon.testing.embeddings import embed_ollama
 from antiphon.testing.harness import FakeServer
 from antiphon.testing.improvise import OfferedTool, Prompt, improvise
 from antiphon.testing.ollama.rules import (
@@ -86,6 +87,8 @@ class OllamaBehavior:
                 return whole({"models": [{"name": name, "model": name, **MODEL} for name in names]})
             case ("POST", "/api/show"):
                 return self._show(received)
+            case ("POST", "/api/embed" | "/api/embeddings"):
+                return whole(embed_ollama(received.json))
             case ("GET", "/api/version"):
                 return whole({"version": "0.0.0"})
             case _:

@@ -87,7 +87,7 @@ class ResponsesBehavior:
         self._stamps = Stamps(lambda prefix: f"{prefix}_{next(numbers)}", lambda: int(time.time()))
 
     def answer_other_path(self, request: ReceivedRequest) -> PlainReply | None:
-        return answer_other_path(request, "/v1/responses", list(self._limits.models or ("mock-1",)))
+        return answer_other_path(request, "/v1/responses", self._limits)
 
     def find_refusal(self, request: ReceivedRequest) -> PlainReply | None:
         try:

@@ -1,0 +1,154 @@
+"""Sends a request that is no turn, for embeddings or a text completion, to the targets of its model until one answers.
+
+Targets, keys, retries and health are those of turns (`routing`). Only what is sent and how its answer is read differ.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from msgspec import Struct
+
+from antiphon.dialects.common.server_turn import url_at
+from antiphon.errors import ApiError, ClientFault, UpstreamFault
+from antiphon.gateway.context import GatewayContext
+from antiphon.gateway.request_scope import RequestScope
+from antiphon.gateway.routing.wishes import RoutingWishes, apply_wishes
+from antiphon.gateway.run_turn import log_failed_attempt
+from antiphon.gateway.turn import MAX_ERROR_BYTES, check_content, error_of_answer, is_compressed, with_upstream_name
+from antiphon.gateway.upstreams import Target
+from antiphon.protocol.losses import Losses
+from antiphon.upstream.body import read_body, read_partial_body
+from antiphon.upstream.transport import UpstreamResponse
+
+T = TypeVar("T")
+
+
+class OutgoingRequest(Struct, kw_only=True):
+    """What one target is sent."""
+
+    path: str
+    body: bytes
+    losses: Losses
+    streams: bool = False
+
+
+MakeRequest = Callable[[Target], Awaitable[OutgoingRequest]]  # raises if the target cannot be asked
+ReadAnswer = Callable[[Target, UpstreamResponse], Awaitable[T]]
+
+
+class RoutedRequest:
+    """One request of a client, and its attempts."""
+
+    is_held_back = False  # an answer begins when its target has been found
+
+    def __init__(
+        self, services: GatewayContext, scope: RequestScope, model: str | None, wishes: RoutingWishes | None
+    ) -> None:
+        self._services = services
+        self._scope = scope
+        model = model or services.routes.default_model
+        scope.log_entry.model = model
+        route = services.router.find(model)
+        self.losses = Losses()
+        if wishes is not None:
+            route, wish_losses = apply_wishes(route, wishes, services.router.find_served)
+            for loss in wish_losses:
+                self.losses.add(loss.path, loss.what, loss.why)
+        self.model = route.name
+        self.attempts = services.router.begin_turn(route)
+        scope.log_entry.attempts = self.attempts.records
+        self._answer: UpstreamResponse | None = None
+
+    async def run(self, make_request: MakeRequest, read_answer: ReadAnswer[T]) -> T:
+        """Asks target after target. Returns what `read_answer` makes of the first answer without a fault."""
+        clock, attempts = self._services.router.clock, self.attempts
+        try:
+            request = await self._make_possible(make_request)
+            while True:
+                attempts.begin(clock())
+                try:
+                    result = await self._ask(request, read_answer)
+                except ApiError as error:
+                    failure = error.without_traceback()
+                else:
+                    attempts.note_first_content(clock())
+                    attempts.finish(None, clock())
+                    return result
+                self.abort()
+                attempt = attempts.fail(failure, clock())
+                if attempt is None:
+                    raise attempts.final_error()
+                log_failed_attempt(self._services, self._scope, attempts.records[-1])
+                await asyncio.sleep(attempt.delay)
+                request = await self._make_possible(make_request)
+        finally:
+            attempts.abandon(clock())
+
+    def abort(self) -> None:
+        """Aborts the exchange with the upstream, if it is still open."""
+        if self._answer is not None:
+            self._answer.abort()
+
+    async def read_body(self, answer: UpstreamResponse) -> bytes:
+        """Reads the whole answer."""
+        body = await read_body(answer, self._services.output_limits.max_bytes)
+        if self._scope.trace is not None:
+            self._scope.trace.record_upstream_piece(body)
+        return body
+
+    async def _make_possible(self, make_request: MakeRequest) -> OutgoingRequest:
+        """The request for the current target, or for the next one that can be asked."""
+        first_error: ApiError | None = None
+        while True:
+            target = self.attempts.current.target.target
+            try:
+                request = await make_request(target)
+            except ClientFault as error:
+                failure = error.without_traceback()
+            else:
+                self._note_request(target, request)
+                return request
+            first_error = first_error or failure
+            if self.attempts.skip(failure, self._services.router.clock()) is None:
+                raise first_error.without_traceback()
+
+    def _note_request(self, target: Target, request: OutgoingRequest) -> None:
+        upstream, scope = target.upstream, self._scope
+        request.losses.extend(self.losses)
+        scope.log_entry.upstream = upstream.name
+        scope.log_entry.losses = len(request.losses)
+        if scope.trace is not None:
+            config = upstream.config
+            scope.trace.record_route(upstream.name, config.dialect, target.model, config.profile_name, request.streams)
+            scope.trace.record_losses(request.losses)
+
+    async def _ask(self, request: OutgoingRequest, read_answer: ReadAnswer[T]) -> T:
+        attempt = self.attempts.current
+        target, trace = attempt.target.target, self._scope.trace
+        upstream = target.upstream
+        url = url_at(request.path, upstream.server_dialect, upstream.base_url, target.model)
+        headers = upstream.headers_with_key(attempt.key)
+        if trace is not None:
+            trace.record_upstream_request("POST", url, headers, request.body)
+        transport = self._services.transport
+        try:
+            answer = self._answer = await transport.send("POST", url, headers, request.body, upstream.timeouts)
+        except UpstreamFault as fault:
+            fault.message = with_upstream_name(fault.message, upstream.name)
+            raise
+        if trace is not None:
+            trace.record_upstream_head(answer.status, answer.headers)
+        if answer.status != 200:
+            raise await self._read_error(target, answer)
+        check_content(answer)
+        return await read_answer(target, answer)
+
+    async def _read_error(self, target: Target, answer: UpstreamResponse) -> ApiError:
+        body, _ = await read_partial_body(answer, MAX_ERROR_BYTES)
+        if self._scope.trace is not None:
+            self._scope.trace.record_upstream_piece(body)
+        body = b"" if is_compressed(answer) else target.upstream.redact_key(body)
+        return error_of_answer(target.upstream, answer, body)
