@@ -10,6 +10,7 @@ import pytest
 from antiphon.dialects.common.documents import is_video_page, text_of_document
 from antiphon.dialects.registry import CLIENT_DIALECTS, SERVER_DIALECTS
 from antiphon.protocol.content import InputFileParam, InputText
+from antiphon.protocol.losses import Losses
 
 PAGE = "https://www.youtube.com/watch?v=a"
 TEXT = {"type": "text", "text": "Rain."}
@@ -49,7 +50,7 @@ def test_documents_of_text_go_as_text(block: dict[str, Any], text: str, server: 
 @pytest.mark.parametrize(
     "block",
     [
-        {"type": "document", "source": {"type": "content", "content": [TEXT, IMAGE]}},
+        {"type": "document", "source": {"type": "content", "content": [IMAGE]}},
         {"type": "document", "source": {"type": "content", "content": []}},
         {"type": "document", "source": {"type": "newest"}},
         {"type": "search_result", "source": "https://a.b", "title": "Weather", "content": 5},
@@ -58,6 +59,31 @@ def test_documents_of_text_go_as_text(block: dict[str, Any], text: str, server: 
 def test_other_documents_are_a_loss(block: dict[str, Any], server: str) -> None:
     """F-4."""
     assert "input[0].content[0]" in from_messages(block, server)[1]
+
+
+@pytest.mark.parametrize("server", ["chat", "responses", "gemini", "ollama"])
+def test_text_of_a_document_with_images_is_sent(server: str) -> None:
+    """Only the image and what is no block are losses."""
+    content = {"type": "content", "content": [TEXT, IMAGE, 5]}
+    body, losses = from_messages({"type": "document", "source": content}, server)
+    assert "Rain.\\n[image omitted]\\n[block omitted]" in body
+    assert losses == ["input[0].content[0].source.content[1]", "input[0].content[0].source.content[2]"]
+
+
+@pytest.mark.parametrize("server", ["chat", "responses", "gemini", "ollama"])
+@pytest.mark.parametrize("is_enabled", [True, False])
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "search_result", "source": "https://a.b", "title": "Weather", "content": [TEXT]},
+        {"type": "document", "source": {"type": "content", "content": [TEXT]}},
+        {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "Rain."}},
+        {"type": "document", "source": {"type": "base64", "media_type": "text/plain", "data": "UmFpbi4="}},
+    ],
+)
+def test_request_for_citations_is_a_loss(block: dict[str, Any], is_enabled: bool, server: str) -> None:
+    _, losses = from_messages({**block, "citations": {"enabled": is_enabled}}, server)
+    assert losses == (["input[0].content[0].citations"] if is_enabled else [])
 
 
 def test_text_file_goes_as_text_to_ollama_servers() -> None:
@@ -69,8 +95,10 @@ def test_text_file_goes_as_text_to_ollama_servers() -> None:
 
 @pytest.mark.parametrize("data", ["data:text/plain;base64,!", "data:text/plain;base64,/w==", "data:text/plain,x"])
 def test_text_file_that_cannot_be_decoded_has_no_text(data: str) -> None:
-    assert text_of_document(InputFileParam(file_data=data)) is None
-    assert text_of_document(InputText(text="Hi")) is None
+    losses = Losses()
+    assert text_of_document(InputFileParam(file_data=data), "", losses) is None
+    assert text_of_document(InputText(text="Hi"), "", losses) is None
+    assert not losses
 
 
 @pytest.mark.parametrize(

@@ -335,3 +335,12 @@ def test_long_name_that_the_server_does_not_take_is_not_kept() -> None:
     names = [contents[1]["parts"][0]["functionCall"]["name"], contents[2]["parts"][0]["functionResponse"]["name"]]
     assert names[0] == names[1]
     assert len(names[0]) <= 64
+
+
+@pytest.mark.parametrize("media_type", ["video/*", "video/webm", "image/*", "application/vnd.acme+json"])
+def test_media_type_of_an_address_stays_the_clients(media_type: str) -> None:
+    part = {"fileData": {"fileUri": "https://a.example/a", "mimeType": media_type}}
+    body = {"contents": [{"role": "user", "parts": [part]}]}
+    original = json.dumps(body).encode()
+    translation, _ = gemini.request_from_hub(gemini.request_to_hub(original)[0])
+    assert json.loads(keep_original_form(original, translation, gemini.request_to_hub)) == body

@@ -314,7 +314,7 @@ def _with_words_of(server_value: Json, client_value: Json) -> Json:
             pairs = zip(server_value, client_value, strict=True)
             return [_with_words_of(server_member, member) for server_member, member in pairs]
         case str(), str() if min(len(client_value), len(server_value)) <= MAX_WORD:
-            return server_value
+            return client_value if MEDIA_TYPE.fullmatch(client_value) else server_value
         case _:
             return client_value
 
@@ -341,6 +341,8 @@ CACHE_MARKS: Final = (CACHE_CONTROL, CACHE_MARK)
 #: The member with the conversation, in every dialect.
 CONVERSATION_MEMBERS: Final = ("messages", "contents", "input")
 PATH_STEP: Final = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
+#: The translation guesses the media type of an address; the client knows it.
+MEDIA_TYPE: Final = re.compile(r"(?:application|audio|image|text|video)/[a-zA-Z0-9.+*-]{1,64}")
 MAX_READ_FACTOR: Final = 3  # bytes that are read for each byte of a request and its translation
 MIN_READ_BYTES: Final = 64 * 1024
 MAX_READINGS: Final = 400

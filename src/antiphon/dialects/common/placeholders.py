@@ -48,7 +48,7 @@ def placeholder_for(part: ContentParam) -> str:
 
 def replace_with_placeholder(part: ContentParam, path: str, why: str, losses: Losses) -> str:
     """Returns the text of a document. For all other parts, reports the loss and returns the placeholder."""
-    text = text_of_document(part)
+    text = text_of_document(part, path, losses)
     if text is not None:
         return text
     note = placeholder_for(part)

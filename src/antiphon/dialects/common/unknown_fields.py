@@ -22,10 +22,15 @@ def report_unknown_fields(shape: Shape, path: str, losses: Losses) -> None:
     if not shape.extra:
         return
     for name, raw in shape.extra.items():
-        if name not in REDUNDANT_FIELDS and bytes(raw) not in EMPTY_VALUES:
+        if name not in REDUNDANT_FIELDS and bytes(raw) not in EMPTY_VALUES and not _is_disabled(name, raw):
             own_name = without_prefix(name)
             what, why = LOST_FIELDS.get(own_name, (f"the field {own_name!r}", "the API has no equivalent"))
             losses.add(f"{path}.{own_name}", what, why)
+
+
+def _is_disabled(name: str, raw: Raw) -> bool:
+    """Whether a field asks for citations to be left out, which other servers never add."""
+    return name == "messages:citations" and msgspec.json.decode(raw) == {"enabled": False}
 
 
 def without_prefix(name: str) -> str:

@@ -211,7 +211,7 @@ class InputRewriter:
     def _unknown_assistant_part(self, part: UnknownContent, path: str) -> ContentParam | None:
         if not part.kind.startswith(FOREIGN_PREFIXES):
             return part
-        text = text_of_document(part)
+        text = text_of_document(part, path, self._losses)
         if text is not None:
             return InputText(text=text) if self._wire.assistant_content == "input_text" else OutputTextParam(text=text)
         self._losses.add(path, f"a part of type {part.kind!r}", FOREIGN_REASON)
