@@ -187,6 +187,13 @@ HOLOGRAM = {"type": "hologram"}
 RESULT = {"type": "tool_result", "tool_use_id": "c", "content": [HOLOGRAM]}
 
 
+CONTENTS = [{"parts": [{"text": "Hi"}]}]
+
+
+def system(instruction: Any) -> dict[str, Any]:
+    return {"contents": CONTENTS, "systemInstruction": instruction}
+
+
 def user(*parts: Any) -> dict[str, Any]:
     return {"role": "user", "content": list(parts)}
 
@@ -197,7 +204,8 @@ def assistant(*parts: Any) -> dict[str, Any]:
 
 def check(dialect: ClientDialectName, body: dict[str, Any]) -> None:
     client, content = CLIENT_DIALECTS[dialect], msgspec.json.encode({"model": "m", **body})
-    check_part_types(client.request_to_hub(content)[0], client, content)
+    request, losses = client.request_to_hub(content)
+    check_part_types(request, client, content, losses)
 
 
 @pytest.mark.parametrize(
@@ -211,6 +219,14 @@ def check(dialect: ClientDialectName, body: dict[str, Any]) -> None:
         ("messages", {"max_tokens": 9, "system": [HOLOGRAM], "messages": [user(TEXT)]}, "system[0].type"),
         ("messages", {"max_tokens": 9, "messages": [user(RESULT)]}, "messages[0].content[0].content[0].type"),
         ("gemini", {"contents": [{"parts": [{"text": "Hi"}, {"hologram": {}}]}]}, "contents[0].parts[1].hologram"),
+        ("gemini", system({"parts": [{"text": "Hi"}, {"hologram": {}}]}), "systemInstruction.parts[1].hologram"),
+        ("gemini", system({"parts": [{"thought": True, "type": ""}]}), "systemInstruction.parts[0].type"),
+        ("gemini", system([{"hologram": {}}]), "systemInstruction[0].hologram"),
+        (
+            "gemini",
+            {"contents": CONTENTS, "system_instruction": {"parts": [{"hologram": 1}]}},
+            "systemInstruction.parts[0].hologram",
+        ),
     ],
 )
 def test_part_of_unknown_type_is_refused_with_its_path(dialect: ClientDialectName, body: Any, param: str) -> None:
@@ -229,6 +245,9 @@ def test_part_of_unknown_type_is_refused_with_its_path(dialect: ClientDialectNam
         ("chat", {"messages": [user({"type": "audio_url"})]}),
         ("messages", {"max_tokens": 9, "messages": [user({"type": "container_upload", "file_id": "f"})]}),
         ("gemini", {"contents": [{"parts": [{"toolResponse": {"id": "c"}}]}]}),
+        ("gemini", system("Hi")),
+        ("gemini", system({"parts": [{"text": "Hi"}, {"inline_data": {"mime_type": "image/png", "data": "AA=="}}]})),
+        ("gemini", system({"parts": [{}, {"functionCall": None, "thought": True}]})),
         ("ollama", {"messages": [{"role": "user", "content": "Hi"}]}),
     ],
 )

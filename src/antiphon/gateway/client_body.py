@@ -6,7 +6,7 @@ Pure, so that a large body can be read in another process.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
@@ -21,7 +21,7 @@ from antiphon.protocol.codec import decode_json
 from antiphon.protocol.content import UnknownContent
 from antiphon.protocol.error_messages import fault_from_decode_error
 from antiphon.protocol.items import CompactionTrigger, ItemParam, MessageParam
-from antiphon.protocol.losses import Losses
+from antiphon.protocol.losses import Loss, Losses
 from antiphon.protocol.request import Request
 
 #: `turn`: the body of a turn; `count`: one whose tokens are counted; `message`: a message of a WebSocket; `stored`: a
@@ -106,18 +106,45 @@ def check_item_count(count: int, limits: InputLimits, field: str) -> None:
         raise InvalidValue(message, param=field)
 
 
-def check_part_types(request: Request, client: ClientDialect, body: bytes) -> None:
-    """Refuses a part of a type that the client's API does not have, if it would have to be translated (ERR-3). `body`
-    is the turn as the client sent it, in which the error names the part.
+def check_part_types(request: Request, client: ClientDialect, body: bytes, losses: Iterable[Loss] = ()) -> None:
+    """Refuses a part of a type that the client's API does not have and that would have to be translated (ERR-3).
+    `body` is the turn as the client sent it, in which the error names the part; `losses` are those of reading it.
 
     A part of a type that the client's API has, and other APIs lack, is a loss of the translation. Parts of the model's
     own messages are losses too: the client did not choose them."""
-    if not client.part_types or type(request.input) is not list:
+    if not client.part_types:
         return
-    for item in request.input:
+    if any(loss.path.startswith(SYSTEM_INSTRUCTION) for loss in losses):
+        _check_system_instruction(client, body)
+    for item in request.input if type(request.input) is list else ():
         for part in _input_parts(item):
             if type(part) is UnknownContent and not _is_allowed(part.kind, client):
                 raise _refusal(part.kind.removeprefix(f"{client.name}:"), client, body)
+
+
+def _check_system_instruction(client: ClientDialect, body: bytes) -> None:
+    """The hub has only the text of Gemini's system instruction, so its other parts are read in the body."""
+    for path, part in _system_parts(decode_json(body)):
+        names = [name for name, value in part.items() if value is not None and _fold(name) not in METADATA]
+        if names and client.part_types.isdisjoint(map(_camel_case, names)):
+            raise _refusal_at(f"{path}.{names[0]}", names[0], client)
+
+
+def _system_parts(body: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    value = body.get(SYSTEM_INSTRUCTION) or body.get("system_instruction")
+    if isinstance(value, dict):
+        yield from _parts_in_list(value.get("parts"), f"{SYSTEM_INSTRUCTION}.parts")
+    else:
+        yield from _parts_in_list(value, SYSTEM_INSTRUCTION)
+
+
+def _fold(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+def _camel_case(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
 
 
 def _input_parts(item: ItemParam) -> Sequence[Any]:
@@ -137,7 +164,10 @@ def _is_allowed(kind: str, client: ClientDialect) -> bool:
 
 def _refusal(kind: str, client: ClientDialect, body: bytes) -> InvalidValue:
     paths = (_path_of_kind(path, part, kind) for path, part in _parts_of_body(decode_json(body), client.input_field))
-    param = next((path for path in paths if path is not None), client.input_field)
+    return _refusal_at(next((path for path in paths if path is not None), client.input_field), kind, client)
+
+
+def _refusal_at(param: str, kind: str, client: ClientDialect) -> InvalidValue:
     allowed = ", ".join(map(repr, sorted(client.part_types)))
     message = (
         f"{param}: expected one of {allowed}, got {kind[:MAX_KIND_LENGTH]!r}; the model's server has another API, and "
@@ -275,6 +305,14 @@ ACTIONS: Final = {
     for action in (*dialect.turn_actions, *dialect.other_actions)
 }
 CARRIED_PREFIXES: Final = tuple(f"{name}:" for name in SERVER_DIALECTS)
+SYSTEM_INSTRUCTION: Final = "systemInstruction"
+#: Members of Gemini's parts that are no content, in one spelling.
+METADATA: Final = frozenset(
+    {
+        *("thought", "thoughtsignature", "partmetadata", "videometadata", "mediaresolution"),
+        *("mediaprocessing", "speechmetadata"),
+    }
+)
 PART_LISTS: Final = ("content", "output", "parts")
 MODEL_ROLES: Final = ("assistant", "model")
 MAX_KIND_LENGTH: Final = 100  # characters

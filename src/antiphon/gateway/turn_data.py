@@ -134,7 +134,7 @@ async def prepare_data(body: ClientBody, host: PreparationHost) -> TurnData:
     plan = directions.plan
     check_input(request, directions.limits, CLIENT_DIALECTS[body.dialect].input_field)
     if body.dialect != plan.profile.dialect and not getattr(plan.wire, "native_types", False):
-        check_part_types(request, CLIENT_DIALECTS[body.dialect], turn_of_body(body))
+        check_part_types(request, CLIENT_DIALECTS[body.dialect], turn_of_body(body), losses)
     if request.model != directions.model or request.generate is not UNSET:
         request = replace(request, model=directions.model, generate=UNSET)
     original = OriginalRequest(body.dialect, body.content) if body.form == "turn" else None
