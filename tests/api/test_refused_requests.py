@@ -32,6 +32,7 @@ def gemini_mode(*names: str) -> dict[str, Any]:
         (RESPONSES_PATH, {**RESPONSES_BODY, "tool_choice": "required"}),
         (RESPONSES_PATH, {**RESPONSES_BODY, **RESPONSES_TOOLS, "tool_choice": OTHER_TOOL}),
         (RESPONSES_PATH, {**RESPONSES_BODY, **RESPONSES_TOOLS, "tool_choice": ALLOWED}),
+        (RESPONSES_PATH, {**RESPONSES_BODY, "tool_choice": {"type": "web_search"}}),
         (RESPONSES_PATH, {**RESPONSES_BODY, "tool_choice": "required", "background": True}),
         (RESPONSES_PATH, {**RESPONSES_BODY, **RESPONSES_TOOLS, "tool_choice": OTHER_TOOL, "background": True}),
         (CHAT.path, {**CHAT.asked, "tool_choice": "required"}),

@@ -187,7 +187,7 @@ def test_refusal_without_end_is_read_up_to_its_bounds() -> None:
 
 
 # Texts of refusals that providers sent, and the member that the client's error may name besides: none means that the
-# server's own words stand alone.
+# server's own words stand alone. Each is the start of a text that public reports and tests of several clients quote.
 
 
 def _gemini(message: str) -> str:
@@ -252,8 +252,8 @@ PROVIDER_TEXTS: list[tuple[ServerDialectName, str, str]] = [
     (
         "gemini",
         _gemini(
-            "The GenerateContentRequest proto is invalid:\n  * tools[0].function_declarations[72].name: [FIELD_INVALID] "
-            "Invalid function name. Must start with a letter or an underscore."
+            "* GenerateContentRequest.tools[0].function_declarations[72].name: Invalid function name. Must start with a "
+            "letter or an underscore. Must be alphameric (a-z, A-Z, 0-9), underscores (_), dots (.) or dashes (-)"
         ),
         UNNAMED,
     ),
@@ -267,25 +267,31 @@ PROVIDER_TEXTS: list[tuple[ServerDialectName, str, str]] = [
     ),
     (
         "gemini",
-        _gemini("Unable to submit request because thinking_budget is out of range; supported values are 512 to 24576."),
+        _gemini("thinking_budget is out of range; supported values are integers from 512 to 24576"),
         "generationConfig.thinkingConfig",
     ),
     ("gemini", _gemini("Please ensure that the number of function response parts is equal to the number"), UNNAMED),
     ("gemini", _gemini("User location is not supported for the API use."), UNNAMED),
-    ("gemini", _gemini("Unsupported MIME type: text/csv"), UNNAMED),
+    ("gemini", _gemini("Unsupported MIME type: text/html"), UNNAMED),
     ("gemini", _gemini("Function call is missing a thought_signature in functionCall parts."), UNNAMED),
     ("gemini", _gemini("The document has no pages."), UNNAMED),
     ("gemini", _gemini("Penalty is not enabled for models/gemini-2.5-pro"), UNNAMED),
     ("chat", _openai("Unsupported value: 'temperature' does not support 0.5 with this model.", "temperature"), UNNAMED),
     (
         "chat",
-        _openai("Unsupported parameter: 'max_tokens' is not supported with this model.", "max_tokens"),
+        _openai(
+            "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+            "max_tokens",
+        ),
         "max_tokens",
     ),
     ("chat", _openai("Unrecognized request argument supplied: reasoning_effort"), UNNAMED),
     (
         "chat",
-        _openai("Invalid schema for function 'f': object schema missing properties.", "tools[0].function.parameters"),
+        _openai(
+            "Invalid schema for function 'f': In context=(), object schema missing properties.",
+            "tools[0].function.parameters",
+        ),
         "tools[0].function.parameters",
     ),
     ("chat", _openai("An assistant message with 'tool_calls' must be followed by tool messages", "messages"), UNNAMED),

@@ -40,7 +40,8 @@ def allowed(*choices: dict[str, Any], mode: str = "auto") -> dict[str, Any]:
         ({**CUSTOM, "namespace": "files"}, (NAMESPACE,)),
         (allowed(FUNCTION, CUSTOM), (FUNCTION, CUSTOM)),
         (allowed({"type": "namespace", "name": "files"}), (NAMESPACE,)),
-        ({"type": "web_search"}, (FUNCTION,)),
+        ({"type": "web_search"}, (FUNCTION, {"type": "web_search_preview"})),
+        (allowed({"type": "image_generation"}), ({"type": "image_generation"},)),
         ({"type": "mcp", "server_label": "s"}, ({"type": "mcp", "server_label": "s"},)),
         (FUNCTION, ({"type": "mcp", "server_label": "s"},)),
         ({"type": "acme:choice"}, ()),
@@ -68,6 +69,12 @@ def test_tool_of_an_input_item_is_offered(kind: str) -> None:
         ),
         (FUNCTION, (), "tool_choice: the tool 'f' is not offered; the request offers no tool that has a name"),
         (FUNCTION, (CUSTOM,), "tool_choice: the tool 'f' is not offered; expected one of 'c'"),
+        ({"type": "web_search"}, (FUNCTION,), "tool_choice: the tool 'web_search' is not offered; expected one of 'f'"),
+        (
+            {"type": "mcp", "server_label": "s"},
+            (),
+            "tool_choice: the tool 'mcp' is not offered; the request offers no tool that has a name",
+        ),
         (
             {**FUNCTION, "name": "read"},
             (NAMESPACE,),

@@ -38,7 +38,7 @@ def check_tool_choice(request: Request, field: str = "tool_choice") -> None:
     offer = _Offer.of_request(request)
     if isinstance(choice, AllowedToolsParam):
         for index, tool in enumerate(choice.tools):
-            _check_is_offered(tool, offer, f"{field}.tools[{index}]")
+            _check_is_offered(tool, offer, f"{field}.{ALLOWED_NAMES.get(field, 'tools')}[{index}]")
     elif isinstance(choice, SpecificToolChoice):
         _check_is_offered(choice, offer, field)
     elif not offer.kinds:
@@ -94,8 +94,10 @@ class _Offer(Struct, frozen=True):
                 return ("custom", namespace or None, name) in self.names
             case _ if choice.kind == "namespace":
                 return ("namespace", None, choice.string_member("name") or "") in self.names
+            case _ if choice.kind.startswith(HOSTED_KINDS):
+                return any(_family(kind) == _family(choice.kind) for kind in self.kinds)
             case _:
-                return True  # a hosted tool, or an unknown choice, which need not name a tool
+                return True  # an unknown choice, which need not name a tool
 
     def _has_unnamed_tools(self) -> bool:
         """Whether an MCP server is offered: only the upstream knows the names of its tools."""
@@ -110,9 +112,20 @@ class _Offer(Struct, frozen=True):
 def _check_is_offered(choice: SpecificToolChoice, offer: _Offer, path: str) -> None:
     if offer.includes(choice):
         return
-    name = choice.string_member("name") or "" if isinstance(choice, UnknownToolChoice) else choice.name
+    name = choice.string_member("name") or choice.kind if isinstance(choice, UnknownToolChoice) else choice.name
     raise InvalidValue(f"{path}: the tool {name[:100]!r} is not offered; {offer.described()}", param="tool_choice")
 
 
+def _family(kind: str) -> str:
+    """One name for all versions of a hosted tool: `web_search_preview` is `web_search`."""
+    return next((family for family in HOSTED_KINDS if kind.startswith(family)), kind)
+
+
+#: The beginnings of the kinds of tools that the Responses API has besides functions.
+HOSTED_KINDS: Final = (
+    *("web_search", "file_search", "computer", "code_interpreter", "image_generation", "mcp"),
+    *("local_shell", "shell", "apply_patch", "tool_search"),
+)
+ALLOWED_NAMES: Final = {"toolConfig.functionCallingConfig": "allowedFunctionNames"}
 MAX_KIND_LENGTH: Final = 100  # characters
 MAX_LISTED_TOOLS: Final = 10  # names in an error message

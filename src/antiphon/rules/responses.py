@@ -468,7 +468,16 @@ SERVER_ITEMS: Final = (
     *("mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "mcp_call"),
     *("tool_search_call", "tool_search_output"),
 )
-PREFIXES: Final = {"message": "msg", "function_call": "fc", "custom_tool_call": "ctc", "reasoning": "rs"}
+#: From public reports of "Expected an ID that begins with …".
+PREFIXES: Final = {
+    "message": "msg",
+    "function_call": "fc",
+    "function_call_output": "fc",
+    "custom_tool_call": "ctc",
+    "custom_tool_call_output": "ctco",
+    "reasoning": "rs",
+    "web_search_call": "ws",
+}
 INCLUDES: Final = (ENCRYPTED, "message.output_text.logprobs")
 REASONING: Final[dict[str, Setting]] = {
     "effort": ("none", "minimal", "low", "medium", "high", "xhigh"),

@@ -18,6 +18,7 @@ from antiphon.gateway.ids import group_item_id, id_of, new_id
 from antiphon.protocol import codec
 from antiphon.protocol.content import InputText, OutputTextParam, ToolResult, ToolUse, UnknownContent
 from antiphon.protocol.items import (
+    CustomToolCallOutputParam,
     CustomToolCallParam,
     FunctionCall,
     FunctionCallOutputParam,
@@ -521,6 +522,12 @@ ISSUED = "67ccd2bed1ec8190b14f964abc0542670bb6a6b452d3795b"
         (FunctionCall(call_id="c", name="f", arguments="{}", id="toolu_1", status=ItemStatus.COMPLETED), False),
         (CustomToolCallParam(call_id="c", name="f", input="", id=f"ctc_{ISSUED}"), True),
         (FunctionCallOutputParam(call_id="c", output="", id=new_id("fco")), False),
+        (FunctionCallOutputParam(call_id="c", output="", id=f"fc_{ISSUED}"), True),
+        (FunctionCallOutputParam(call_id="c", output="", id="toolu_1"), False),
+        (CustomToolCallOutputParam(call_id="c", output="", id=f"ctco_{ISSUED}"), True),
+        (CustomToolCallOutputParam(call_id="c", output="", id=f"ctc_{ISSUED}"), False),
+        (WebSearchCall(id=f"ws_{ISSUED}", status="completed"), True),
+        (WebSearchCall(id="srvtoolu_1", status="completed"), False),
         (ReasoningParam(summary=[], encrypted_content="x", id=f"rs_{ISSUED}"), True),
         (ReasoningParam(summary=[], encrypted_content="x", id="thinking_0"), False),
         (ItemReference(id="mine"), True),

@@ -378,8 +378,17 @@ def _text_of(part: TextPart) -> str:
 
 
 MAX_ITEM_ID_LENGTH: Final = 64
-#: The start of ids that servers issue, by the type of the item.
-PREFIX_OF_ITEM: Final = {"message": "msg_", "function_call": "fc_", "custom_tool_call": "ctc_", "reasoning": "rs_"}
+#: The start of ids that servers issue and take, by the type of the item, from public reports of "Expected an ID that
+#: begins with …".
+PREFIX_OF_ITEM: Final = {
+    "message": "msg_",
+    "function_call": "fc_",
+    "function_call_output": "fc",
+    "custom_tool_call": "ctc_",
+    "custom_tool_call_output": "ctco",
+    "reasoning": "rs_",
+    "web_search_call": "ws_",
+}
 #: Items that the API requires an id of. Codex sends all others without one.
 TYPES_WITH_ID: Final = frozenset(
     {
