@@ -42,12 +42,12 @@ class Server:
         self.folder = folder / target.name
         self.folder.mkdir(parents=True, exist_ok=True)
         self.key = secrets.token_hex(24)
-        self._log_path = self.folder / "output.log"
+        self.log_path = self.folder / "output.log"
         values = {"port": str(port), "upstream": str(upstream), "folder": str(self.folder), "key": self.key}
         for name, text in target.files.items():
             (self.folder / name).write_text(fill_placeholders(text, values))
         environ = os.environ | {name: fill_placeholders(value, values) for name, value in target.environ.items()}
-        with self._log_path.open("wb") as log:
+        with self.log_path.open("wb") as log:
             command = [fill_placeholders(word, values) for word in target.command]
             server_cores = [cores.server] if target.workers == 1 else [cores.server, cores.load]
             self._process = start_on_cores(command, *server_cores, stdout=log, stderr=log, cwd=self.folder, env=environ)
@@ -67,7 +67,7 @@ class Server:
 
     def read_log(self) -> str:
         """Returns the output of the process."""
-        return self._log_path.read_text(errors="replace")
+        return self.log_path.read_text(errors="replace")
 
     def stop(self) -> None:
         pids = tree(self.pid)

@@ -1,7 +1,7 @@
 """Measures storage in SQLite and PostgreSQL: stored responses, long chains, background responses, idle WebSockets.
 
     python bench/store.py [--parts cost,chain,background,sockets] [--stores sqlite,postgres] [--rounds 7]
-        [--share 0.1] [--write]
+        [--share 0.1] [--against COMMIT] [--write]
 
 Every round runs every workload on every store, with `store: false` and `store: true` next to each other and in reverse
 order every other round. The result is the median of the ratios within a round. The CPU time of PostgreSQL is separate.
@@ -22,10 +22,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from bench import background, chains, report, workloads
+from bench import background, chains, commits, report, workloads
 from bench.processes import cpu_us, rss_kib, tree
 from bench.servers import Cores, Server, running, start_on_cores
-from bench.targets import Target, antiphon
+from bench.targets import SQLITE, Target, antiphon
 from bench.workloads import Workload
 from msgspec import Struct
 from msgspec.structs import replace
@@ -85,10 +85,17 @@ Goal: turn 1,000 without this cost needs at most 3 × the CPU time of turn 10.
 """
 ABOUT_BACKGROUND = """\
 {clients} clients create {count} responses with `background: true` as fast as the gateway accepts them. Each process
-runs 16 of them at a time and stores all their events. A run ends when every response has ended and its status was read.
-The median of {rounds} rounds, and their range.
+runs 16 of them at a time and stores all their events. A run ends when the end of every response is committed. The
+median of {rounds} rounds, and their range.
 
 """
+ABOUT_COMPARISON = """\
+{clients} clients create {count} responses with `background: true` as fast as the gateway accepts them, on the gateways
+of two commits in every round. Ratios are those of one round; the median of {rounds} rounds, and their range.
+
+"""
+COMPARISON_TITLE = "Background responses against another commit"
+BACKGROUND_GOALS = {"sqlite": 2, "postgres": 4}  # times the rate before group commit
 ABOUT_COMMITS = """
 PostgreSQL serialises commits that `NOTIFY`, so notified throughput is limited per database, for all its gateways
 together. Rows of 1 KB per second from connections that only write, while one connection listens, 3 s each, on the core
@@ -116,6 +123,9 @@ class Measurement(Struct, frozen=True, kw_only=True):
 Measurements = dict[tuple[str, str, bool], list[Measurement]]  # by gateway, workload and `store`, one per round
 
 
+BackgroundRuns = dict[tuple[str, str], list[background.BackgroundRun]]  # by gateway and workload, one per round
+
+
 class Gateway(Struct, frozen=True):
     """A running gateway, and the process id of its database if the database is a separate process."""
 
@@ -131,9 +141,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(arguments)
     _raise_open_files_limit(2 * SOCKETS)
     parts, stores = args.parts.split(","), args.stores.split(",")
+    if args.against:
+        return _compare_background(stores, args)
     load_before = os.getloadavg()[0]
     sections: dict[str, str] = {}
-    with tempfile.TemporaryDirectory() as folder, _running_gateways(stores, Path(folder)) as gateways:
+    targets = [_target(name) for name in stores]
+    with tempfile.TemporaryDirectory() as folder, _running_gateways(targets, Path(folder)) as gateways:
         if "cost" in parts:
             measurements = _measure_costs(gateways, args.rounds, args.share)
             sections["Stored responses"] = _render_costs(gateways, measurements, args.rounds)
@@ -160,6 +173,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--share", type=float, default=1.0, help="share of each workload's requests, for a quick run")
     parser.add_argument("--hold", type=float, default=HOLD, help="seconds for which idle WebSockets stay open")
+    parser.add_argument(
+        "--against", metavar="COMMIT", help="compare background responses with another commit; other parts are skipped"
+    )
     parser.add_argument("--write", action="store_true", help="write the results to bench/RESULTS.md")
     return parser
 
@@ -174,13 +190,16 @@ def _raise_open_files_limit(files: int) -> None:
 
 
 @contextmanager
-def _running_gateways(stores: Sequence[str], folder: Path) -> Iterator[list[Gateway]]:
-    database = _start_postgres() if any(name.startswith("postgres") for name in stores) else None
-    targets = [_target(name, _fresh_url() if name.startswith("postgres") else "") for name in stores]
+def _running_gateways(targets: list[Target], folder: Path) -> Iterator[list[Gateway]]:
+    database = _start_postgres() if any(map(_uses_postgres, targets)) else None
     with running(targets, folder) as servers:
         for server in servers:
             _require_listening(server)
-        yield [Gateway(server, database if server.target.name.startswith("postgres") else None) for server in servers]
+        yield [Gateway(server, database if _uses_postgres(server.target) else None) for server in servers]
+
+
+def _uses_postgres(target: Target) -> bool:
+    return target.name.startswith("postgres")
 
 
 def _require_listening(server: Server) -> None:
@@ -188,16 +207,26 @@ def _require_listening(server: Server) -> None:
         raise SystemExit(f"{server.target.name} did not start. Its log ends with:\n{server.read_log()[-2000:]}")
 
 
-def _target(name: str, url: str) -> Target:
+def _target(name: str, checkout: commits.Checkout | None = None) -> Target:
+    """The gateway with a store; with a checkout, the gateway of that commit."""
     workers = 2 if name.endswith("-2") else 1
     cores = "one process on one core, everything else on the other" if workers == 1 else "two processes on both cores"
-    if not url:
-        return antiphon(name, f"SQLite; {cores}", workers=workers)
+    if name.startswith("postgres"):
+        store, description = (
+            _fresh_url(),
+            f"PostgreSQL {_postgres_version()}, on the core of the load generator; {cores}",
+        )
+    else:
+        store, description = SQLITE, f"SQLite; {cores}"
+    if checkout is None:
+        return antiphon(name, description, workers=workers, store=store)
     return antiphon(
-        name,
-        f"PostgreSQL {_postgres_version()}, on the core of the load generator; {cores}",
+        f"{name}-{checkout.id}",
+        f"{description}; {checkout.subject}",
         workers=workers,
-        store=url,
+        store=store,
+        source=checkout.source,
+        commit=checkout.id,
     )
 
 
@@ -355,14 +384,30 @@ def _measure_chains(gateways: list[Gateway], rounds: int, share: float) -> str:
 
 
 def _measure_background(gateways: list[Gateway], rounds: int, share: float) -> str:
-    count = max(background.CLIENTS, round(BACKGROUND_RESPONSES * share))
-    runs: dict[tuple[str, str], list[background.BackgroundRun]] = defaultdict(list)
+    count = _background_count(share)
+    runs = _run_background(gateways, rounds, count)
+    text = ABOUT_BACKGROUND.format(count=count, clients=background.CLIENTS, rounds=rounds)
+    text += _render_background(gateways, runs)
+    return text + _measure_commits() if any(gateway.database for gateway in gateways) else text
+
+
+def _background_count(share: float) -> int:
+    return max(background.CLIENTS, round(BACKGROUND_RESPONSES * share))
+
+
+def _run_background(gateways: list[Gateway], rounds: int, count: int) -> BackgroundRuns:
+    runs: BackgroundRuns = defaultdict(list)
     for number in range(rounds + 1):  # the first round is a warm-up
-        for gateway in gateways[:: -1 if number % 2 else 1]:
-            for name in background.MODELS:
+        for name in background.MODELS:
+            for gateway in gateways[:: -1 if number % 2 else 1]:
                 run = background.run_responses(gateway.server, gateway.database, name, count)
                 if number:
                     runs[gateway.name, name].append(run)
+        print(f"round {number} of {rounds}", file=sys.stderr)
+    return runs
+
+
+def _render_background(gateways: list[Gateway], runs: BackgroundRuns) -> str:
     rows = [
         [
             f"{gateway.name}, {name}",
@@ -376,10 +421,36 @@ def _measure_background(gateways: list[Gateway], rounds: int, share: float) -> s
         for gateway in gateways
         for name in background.MODELS
     ]
-    head = ["store, workload", "responses/s", "CPU µs", "database CPU µs", "failures"]
-    text = ABOUT_BACKGROUND.format(count=count, clients=background.CLIENTS, rounds=rounds)
-    text += report.render_table(head, rows)
-    return text + _measure_commits() if any(gateway.database for gateway in gateways) else text
+    return report.render_table(["store, workload", "responses/s", "CPU µs", "database CPU µs", "failures"], rows)
+
+
+def _compare_background(stores: Sequence[str], args: argparse.Namespace) -> int:
+    """Compares the rate of background responses with that of another commit, in the same rounds."""
+    count, load_before = _background_count(args.share), os.getloadavg()[0]
+    with commits.checked_out(args.against) as other, tempfile.TemporaryDirectory() as folder:
+        checkouts = (other, commits.working_tree())
+        targets = [_target(name, checkout) for name in stores for checkout in checkouts]
+        with _running_gateways(targets, Path(folder)) as gateways:
+            runs = _run_background(gateways, args.rounds, count)
+            text = ABOUT_COMPARISON.format(count=count, clients=background.CLIENTS, rounds=args.rounds)
+            text += _render_factors(gateways, runs) + "\n" + _render_background(gateways, runs)
+            text += "\n" + report.render_circumstances(targets, load_before)
+    print(f"## {COMPARISON_TITLE}\n\n{text}")
+    if args.write:
+        report.write_section(COMPARISON_TITLE, text)
+    return 0
+
+
+def _render_factors(gateways: list[Gateway], runs: BackgroundRuns) -> str:
+    rows = []
+    for before, after in zip(gateways[::2], gateways[1::2], strict=True):
+        for name in background.MODELS:
+            pairs = list(zip(runs[before.name, name], runs[after.name, name], strict=True))
+            rates = _format_range([new.rate / old.rate for old, new in pairs], ".2f")
+            costs = _format_range([new.cpu_us / old.cpu_us for old, new in pairs], ".2f")
+            goal = BACKGROUND_GOALS["postgres" if after.database else "sqlite"]
+            rows.append([f"{after.name}, {name}", rates, f"≥ {goal}", costs])
+    return report.render_table(["store, workload", "rate : rate before", "goal", "CPU : CPU before"], rows)
 
 
 def _measure_commits() -> str:

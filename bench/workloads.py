@@ -31,6 +31,7 @@ class Workload(Struct, frozen=True, kw_only=True):
     body: Literal["long", "growing", "plain"] | bytes = "long"
     conversations: int = 1  # number of interleaved conversations, for a growing body
     store: bool = False  # member `store` of the body; not used if the body is bytes
+    end_marker: str = ""  # text that every response contains, instead of that of a complete response
     marker: str = ""  # text that a response of Open Responses must contain, besides the end marker
     goal: float | None = None  # CPU time in multiples of nginx
     naive_goal: float | None = None  # CPU time of the naive stack in multiples of this gateway
@@ -38,7 +39,7 @@ class Workload(Struct, frozen=True, kw_only=True):
     def markers(self, kind: Kind) -> list[str]:
         """Returns the texts that a successful response must contain."""
         marker = [self.marker] if self.marker and kind == "responses" else []
-        return [END_MARKERS[kind][self.stream], *marker]
+        return [self.end_marker or END_MARKERS[kind][self.stream], *marker]
 
 
 class Percentiles(Struct, frozen=True):

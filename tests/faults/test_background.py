@@ -278,9 +278,9 @@ def test_transient_storage_failures_only_delay_responses(tmp_path: Path) -> None
 
         store.raises["events_after"] = [away()]
         assert lab.ask("GET", f"/v1/responses/{id}?stream=true").status_code == 503
-        store.raises["get"] = [away()]
-        again = lab.begin()
-        until(lambda: not store.raises["get"])
+        store.raises["get_chain"] = [away(), None]  # the request reads the chain first
+        again = lab.begin(previous_response_id=id)
+        until(lambda: not store.raises["get_chain"])
         assert lab.wait(again)["status"] == "completed"
         assert "background work interrupted: the store is unavailable" in lab.gateway.written
 
@@ -305,34 +305,43 @@ def test_reader_is_disconnected_and_logged_if_storage_stays_unavailable(
     assert "a request failed" not in caplog.text
 
 
-@pytest.mark.parametrize("method", ["get", "finish"])
+@pytest.mark.parametrize("method", ["get_chain", "finish"])
 def test_internal_error_is_logged_and_fails_the_background_response(tmp_path: Path, method: str) -> None:
     store = Fails()
     url = f"sqlite:///{tmp_path}/a.db"
     with laboratory(url, open_store=store.open, has_a_fault=True) as lab:
-        store.raises[method] = [ZeroDivisionError()]
-        id = lab.begin()
+        previous = lab.post().json()["id"]
+        # The request reads the chain before the job does.
+        store.raises[method] = [ZeroDivisionError(), None] if method == "get_chain" else [ZeroDivisionError()]
+        id = lab.begin(previous_response_id=previous)
         until(lambda: not store.raises[method])
         response = lab.wait(id)
         assert told_by(lab.events(id)) == response
-        assert response["status"] == ("failed" if method == "get" else response["status"])
+        assert response["status"] == ("failed" if method == "get_chain" else response["status"])
         assert "a request failed inside the gateway" in lab.gateway.written
 
 
-@pytest.mark.parametrize("method", ["get", "append", "finish"])
-def test_response_deleted_during_storage_stays_deleted(tmp_path: Path, method: str) -> None:
+@pytest.mark.parametrize(("method", "passes"), [("get_chain", 1), ("append", 0), ("finish", 0)])
+def test_response_deleted_during_storage_stays_deleted(tmp_path: Path, method: str, passes: int) -> None:
     """Its runner gets no notification and notices the deletion when it writes."""
-    stall = Stall(method)
+    stall = Stall(method, passes)  # the request reads the chain before the job does
     with laboratory(
         f"sqlite:///{tmp_path}/a.db",
         open_store=stall.open,
         background_timings=replace(BACKGROUND_TIMINGS, heartbeat=60.0),
     ) as lab:
+        gate = lab.gate()
+        lab.says["slow"] = with_output(gate)
+        previous = lab.post().json()["id"]
         stall.is_on = True
-        id = lab.begin()
+        id = lab.begin(
+            input="slow" if method == "append" else "Hello",
+            previous_response_id=previous if method == "get_chain" else None,
+        )
         assert stall.reached.wait(60)
         assert lab.ask("DELETE", f"/v1/responses/{id}").status_code == 200
         stall.let_go()
+        gate.open()
         until(lambda: lab.gateway.services.background.running_jobs == 0)  # type: ignore[union-attr]
         assert lab.ask("GET", f"/v1/responses/{id}").status_code == 404
 
@@ -388,13 +397,21 @@ def test_job_can_be_cancelled_before_its_first_step_and_after_deletion(tmp_path:
         runner: Any = lab.gateway.services.background
 
         async def run(work: Work) -> None:
-            job = BackgroundJob(lab.gateway.services, lab.gateway.services.store, "somebody", work, 0.01)  # type: ignore[arg-type]
+            services: Any = lab.gateway.services
+            job = BackgroundJob(services, services.store, "somebody", work, 0.01, lambda: None)
             job.cancel()
             await job.task
 
         for is_cancelled in (False, True):
             work = Work(
-                owner="alice", id="resp_gone", request=b"{}", attempt=1, next_event=0, is_cancelled=is_cancelled
+                owner="alice",
+                id="resp_gone",
+                request=b"{}",
+                head=b"{}",
+                input=b"[]",
+                attempt=1,
+                next_event=0,
+                is_cancelled=is_cancelled,
             )
             asyncio.run_coroutine_threadsafe(run(work), runner._claim_task.get_loop()).result(20)
         assert not lab.upstream.received

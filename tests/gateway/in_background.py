@@ -206,10 +206,12 @@ def _last(received: ReceivedRequest) -> str:
 
 
 class Stall:
-    """A store of which one method stops before it does its work, from when it is told to until it is let go."""
+    """A store of which one method stops before it does its work, from when it is told to until it is let go. The first
+    `passes` calls do not stop."""
 
-    def __init__(self, method: str) -> None:
+    def __init__(self, method: str, passes: int = 0) -> None:
         self.method = method
+        self._passes = passes
         self.is_on = False
         self.reached = threading.Event()
         self._gate = Gate()
@@ -223,7 +225,9 @@ class Stall:
 
     def wrapped(self, ask: Callable[..., Any]) -> Callable[..., Any]:
         async def stalled(*arguments: Any, **named: Any) -> Any:
-            if self.is_on:
+            if self.is_on and self._passes:
+                self._passes -= 1
+            elif self.is_on:
                 self.reached.set()
                 await self._gate.wait_until_open()
             return await ask(*arguments, **named)
@@ -291,10 +295,10 @@ def serve() -> None:
 
 
 class Fails:
-    """A store whose methods raise what they are told to, once for each time it is told."""
+    """A store whose methods raise the errors in `raises`, the last one first; None lets one call through."""
 
     def __init__(self) -> None:
-        self.raises: dict[str, list[Exception]] = {}
+        self.raises: dict[str, list[Exception | None]] = {}
         self.asked: Counter[str] = Counter()
         self._store: Any = None
 
@@ -310,9 +314,9 @@ class Fails:
         async def ask(*arguments: Any, **named: Any) -> Any:
             self.asked[name] += 1
             waiting = self.raises.get(name)
-            is_empty = name == "append" and not arguments[3]
-            if waiting and not is_empty:
-                raise waiting.pop()
+            error = waiting.pop() if waiting else None
+            if error is not None:
+                raise error
             return await found(*arguments, **named)
 
         return ask

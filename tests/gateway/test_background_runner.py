@@ -21,7 +21,7 @@ from antiphon import testing
 from antiphon.config import BackgroundConfig, TraceConfig
 from antiphon.errors import StorageUnavailable
 from antiphon.gateway.background_job import MAX_PENDING_BYTES, EventLineWriter, EventLog
-from antiphon.gateway.background_runner import BackgroundTimings
+from antiphon.gateway.background_runner import BackgroundRunner, BackgroundTimings
 from antiphon.protocol.codec import decode_event
 from antiphon.protocol.events import (
     ErrorEvent,
@@ -34,6 +34,7 @@ from antiphon.protocol.events import (
 )
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import make_initial_response
+from antiphon.store.work import QueueStats, Work
 from antiphon.testing import Gate, Reply, turn
 from antiphon.trace.reader import read_trace
 
@@ -93,7 +94,6 @@ async def _fill_log(lines: int, size: int) -> tuple[int, int]:
     """The number of lines that a producer can add before the store writes any, and afterwards."""
     store = SlowStore()
     log = EventLog(store, "run_1", "resp_1", 0.0, lambda: None)  # type: ignore[arg-type]
-    log.start_writing()
     added = 0
 
     async def produce() -> None:
@@ -117,6 +117,52 @@ def test_event_log_is_bounded_while_the_store_is_slow() -> None:
     held, added = asyncio.run(_fill_log(lines=100, size=MAX_PENDING_BYTES // 10))
     assert held == 11
     assert added == 100
+
+
+class CountedStore:
+    """A store that counts how often its queue is counted, and has no work."""
+
+    pushes_changes = True
+    change_counter = 0
+
+    def __init__(self) -> None:
+        self.waiting = 0
+        self.count = 0
+
+    async def lease_holders(self) -> list[str]:
+        return []
+
+    async def claim(self, *arguments: object, **named: object) -> list[Work]:
+        del arguments, named
+        return []
+
+    async def wait_for_change(self, *arguments: object) -> None:
+        del arguments
+        raise StorageUnavailable("the storage is closed")
+
+    async def queue_stats(self) -> QueueStats:
+        self.count += 1
+        return QueueStats(waiting=self.waiting, running=0, oldest_waiting=None)
+
+
+def test_queue_is_not_counted_for_every_request() -> None:
+    """A count reads the whole queue. A queue that may be full is counted, so that no place is refused wrongly."""
+
+    async def reserve() -> None:
+        store = CountedStore()
+        timings = BackgroundTimings(lease=3600.0, poll_interval=3600.0)
+        runner = BackgroundRunner(None, store, 1, timings)  # type: ignore[arg-type]
+        assert [await runner.reserve_place(50) for _ in range(50)] == [True] * 50
+        assert store.count <= 2  # once here, once for the metrics
+        store.waiting = 49
+        counts = store.count
+        assert [await runner.reserve_place(50) for _ in range(2)] == [True, True]
+        assert store.count == counts + 2  # 50 were queued, none of them waits any more
+        store.waiting = 50
+        assert await runner.reserve_place(50) is False
+        await runner.stop(0.0)
+
+    asyncio.run(reserve())
 
 
 # Normal operation
@@ -359,36 +405,32 @@ def test_cancel_is_allowed_only_for_the_owner_and_background_responses(lab: Lab)
 
 
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
-@pytest.mark.parametrize(("method", "status"), [("append", "cancelled"), ("get", "cancelled"), ("finish", "completed")])
-def test_cancel_during_storage_leaves_one_end(tmp_path: Path, store: str, method: str, status: str) -> None:
-    """API-2: just claimed, and during the last save, when nothing is left to be cancelled."""
-    stall = Stall(method)
+@pytest.mark.parametrize(
+    ("method", "passes", "status"),
+    [("append", 0, "cancelled"), ("get_chain", 1, "cancelled"), ("finish", 0, "completed")],
+)
+def test_cancel_during_storage_leaves_one_end(
+    tmp_path: Path, store: str, method: str, passes: int, status: str
+) -> None:
+    """API-2: just claimed, during a save, and during the last save, when nothing is left to be cancelled."""
+    stall = Stall(method, passes)  # the request reads the chain before the job does
     url = postgres_server.fresh_url() if store == "postgres" else f"sqlite:///{tmp_path}/a.db"
     with laboratory(url, open_store=stall.open) as lab:
-        if method == "get":  # a cancel calls it too: it comes in over another connection
-            ids: list[str] = []
-            stall.is_on = True
-            ids.append(lab.begin())
-            assert stall.reached.wait(60)
-            call(lab, lambda: lab.gateway.services.background.cancel(ids[0]))  # type: ignore[union-attr]
+        gate = lab.gate()
+        lab.says["slow"] = turn(testing.text("Hel"), testing.wait(gate), testing.text("lo."))
+        previous = lab.post().json()["id"] if method == "get_chain" else None
+        stall.is_on = True
+        id = lab.begin(input="slow" if method == "append" else "Hello", previous_response_id=previous)
+        assert stall.reached.wait(60)
+        with ThreadPoolExecutor(1) as other:
+            cancelling = other.submit(lab.cancel, id)
+            until(lambda: not is_held(lab, id))
             stall.let_go()
-            id = ids[0]
-        else:
-            stall.is_on = True
-            id = lab.begin()
-            assert stall.reached.wait(60)
-            with ThreadPoolExecutor(1) as other:
-                cancelling = other.submit(lab.cancel, id)
-                until(lambda: not is_held(lab, id))
-                stall.let_go()
-                assert cancelling.result().json()["status"] == status
+            assert cancelling.result().json()["status"] == status
+        gate.open()
         ended = lab.wait(id)
         assert ended["status"] == status
         assert told_by(lab.events(id)) == ended
-
-
-def call(lab: Lab, do: Any) -> None:
-    lab.gateway.services.background._claim_task.get_loop().call_soon_threadsafe(do)  # type: ignore[union-attr]
 
 
 def is_held(lab: Lab, id: str) -> bool:

@@ -35,8 +35,16 @@ def queued(id: str, *, at: int = 1_700_000_000, previous: str | None = None) -> 
 
 
 def work(id: str, *, attempt: int = 1, next_event: int = 0, is_cancelled: bool = False, owner: str = "anna") -> Work:
-    request = b'{"for":"%s"}' % id.encode()
-    return Work(owner=owner, id=id, request=request, attempt=attempt, next_event=next_event, is_cancelled=is_cancelled)
+    return Work(
+        owner=owner,
+        id=id,
+        request=b'{"for":"%s"}' % id.encode(),
+        head=record(id).head,
+        input=record(id).input,
+        attempt=attempt,
+        next_event=next_event,
+        is_cancelled=is_cancelled,
+    )
 
 
 async def enqueue(store: Store, *ids: str, owner: str = "anna") -> None:
@@ -77,6 +85,42 @@ def test_claim_returns_the_oldest_work_up_to_the_limit(run: Run) -> None:
         assert await store.claim("two", LONG, 1) == [work("c")]
         assert await store.claim("one", LONG, 9) == [work("d"), work("e")]
         assert await store.claim("two", LONG, 9) == []
+
+    run(law)
+
+
+def test_claim_can_set_the_status_of_responses_that_start(run: Run) -> None:
+    async def law(setup: StoreSetup) -> None:
+        store = setup.store
+        await enqueue(store, *"abcd")
+        await store.claim("one", 10, 3)
+        await store.append("one", "b", 0, [b"0"], "started")
+        await store.cancel("anna", "c", None)
+        await setup.advance_time(50)
+        assert await store.claim("two", LONG, 9, status="in_progress") == [
+            work("a", attempt=2),
+            work("b", attempt=2, next_event=1),
+            work("c", attempt=2, is_cancelled=True),
+            work("d"),
+        ]
+        statuses = []
+        for id in "abcd":
+            stored = await store.get("anna", id)
+            assert stored is not None
+            statuses.append(stored.status)
+        assert statuses == ["in_progress", "started", "queued", "in_progress"]
+
+    run(law)
+
+
+def test_finish_keeps_the_input_as_it_was_queued(run: Run) -> None:
+    async def law(setup: StoreSetup) -> None:
+        store = setup.store
+        await enqueue(store, "a")
+        await store.claim("one", LONG, 1)
+        assert await store.finish("one", replace(record("a"), input=b"[1]"), ["msg_new"], [], 0, [])
+        assert await store.get("anna", "a") == record("a")
+        assert await store.find_items("anna", ["msg_a", "msg_new"]) == dict.fromkeys(["msg_a", "msg_new"], 1)
 
     run(law)
 
@@ -362,7 +406,7 @@ def test_finished_work_is_an_ordinary_response(run: Run) -> None:
         done = record("a", text=b"done", at=7)
         assert await store.finish("one", done, ["msg_new"], ["call_1"], 0, [b"only"])
         assert await store.get("anna", "a") == done
-        assert await find_turn_by_item(store, "anna", "msg_a") is None
+        assert await find_turn_by_item(store, "anna", "msg_a") is not None
         assert await find_turn_by_item(store, "anna", "msg_new") is not None
         stored = await find_turn_by_call(store, "anna", "call_1")
         assert stored is not None

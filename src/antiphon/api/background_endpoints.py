@@ -35,8 +35,7 @@ async def enqueue_response(services: Services, exchange: Exchange, prepared_turn
     assert recorder is not None
     assert services.background is not None  # where there is a store
     owner = exchange.owner
-    queue = await store.queue_stats()
-    if queue.waiting >= services.config.background.waiting:
+    if not await services.background.reserve_place(services.config.background.waiting):
         message = "the background queue is full: retry later"
         raise ApiError(message, code="overloaded", status=503, retry_after=10)
     queued = replace(turn.initial_response, status=ResponseStatus.QUEUED)

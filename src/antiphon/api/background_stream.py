@@ -127,7 +127,7 @@ def _synthetic_events(record: ResponseRecord | None, has_ended: bool) -> list[St
     client gets its id while it is queued. If it was cancelled before it started, the terminal event too."""
     if record is None or (record.status in UNFINISHED_STATUSES) is has_ended:
         return []  # the status has changed since: query again
-    queued = queued_response(record)
+    queued = queued_response(record.head)
     events: list[StreamEvent] = [
         ResponseCreated(sequence_number=0, response=queued),
         ResponseQueued(sequence_number=LAST_QUEUED_EVENT, response=queued),

@@ -43,7 +43,7 @@ class Ending(Struct, frozen=True, kw_only=True):
 
     response: Response
     record: ResponseRecord
-    item_ids: list[str]
+    item_ids: list[str]  # of its output: those of its input are stored already
     call_ids: list[str]
     addition: ConversationAddition | None = None
 
@@ -55,7 +55,16 @@ class BackgroundJob:
     has_started = True  # every error is part of the response
     is_disconnected = False  # nobody is connected
 
-    def __init__(self, services: GatewayContext, store: Store, runner: str, work: Work, flush_interval: float) -> None:
+    def __init__(
+        self,
+        services: GatewayContext,
+        store: Store,
+        runner: str,
+        work: Work,
+        flush_interval: float,
+        on_finishing: Callable[[], None],
+    ) -> None:
+        """`on_finishing` is called when the turn is over and its end is to be written."""
         self._services = services
         self._store = store
         self._runner = runner
@@ -71,6 +80,8 @@ class BackgroundJob:
         self._interruption: ApiError | None = None  # why the job is ended from outside
         self._has_lost_lease = False
         self._can_be_interrupted = False
+        self._on_finishing = on_finishing
+        self.is_finishing = False  # only its end is to be written
         self.task = asyncio.get_running_loop().create_task(self._run())
 
     def cancel(self) -> None:
@@ -115,11 +126,7 @@ class BackgroundJob:
         self._can_be_interrupted = True
         if self._interruption is not None or self._has_lost_lease:
             self._interrupt()
-        record = await self._store.get(work.owner, work.id)
-        if record is None or not await self._store.append(self._runner, work.id, 0, [], ResponseStatus.IN_PROGRESS):
-            self._has_lost_lease = True
-            return
-        self._event_log.start_writing()
+            await asyncio.sleep(0)  # it takes effect here, before anything is sent
         archive = HistorySource(owner=work.owner, store=self._store, limit=services.max_body)
         body = ClientBody(content=work.request, form="stored")
         # Strict mode was checked when the request was queued.
@@ -127,10 +134,10 @@ class BackgroundJob:
             services, body, lambda _: archive, scope.log_entry, scope.trace, strict=False
         )
         turn = prepared_turn.turn
-        turn.initial_response = queued_response(record)
+        turn.initial_response = queued_response(work.head)
         scope.log_entry.response_id = work.id
         assert prepared_turn.recorder is not None  # the response is stored
-        self._recorder = turn.recorder = JobRecorder(prepared_turn.recorder, record.input)
+        self._recorder = turn.recorder = JobRecorder(prepared_turn.recorder, work.input)
         try:
             await run_turn(services, scope, prepared_turn, self._make_pipe, self)
         finally:
@@ -196,6 +203,8 @@ class BackgroundJob:
         log_entry = self._scope.log_entry
         log_entry.status = 200
         log_entry.note_response(ending.response, self._event_log.count)
+        self.is_finishing = True
+        self._on_finishing()
         if not await self._event_log.finish(ending):
             self._services.logger.event(
                 "lease lost before the end of background work", level="warning", response_id=self._work.id
@@ -227,7 +236,7 @@ class BackgroundJob:
         past_events = await self._store.events_after(self._work.owner, self._work.id, -1)
         if record is None or past_events is None:
             return None  # it was deleted
-        queued = queued_response(record)
+        queued = queued_response(record.head)
         # With stored events, the events set the status.
         initial_response = replace(queued, status=ResponseStatus.IN_PROGRESS) if past_events.events else queued
         reader = responses.EventsToHub(Request(), initial_response, self._services.stamps)
@@ -250,7 +259,7 @@ class BackgroundJob:
         return Ending(
             response=response,
             record=ended_record,
-            item_ids=_ids_of_items(ended_record.input) + _ids_of_items(ended_record.output),
+            item_ids=_ids_of_items(ended_record.output),
             call_ids=[],
         )
 
@@ -280,7 +289,7 @@ class JobRecorder:
         return Ending(
             response=response,
             record=record,
-            item_ids=_ids_of_items(record.input) + [id for item in response.output if (id := id_of(item)) is not None],
+            item_ids=[id for item in response.output if (id := id_of(item)) is not None],
             call_ids=call_ids,
             addition=self._recorder.make_addition(record),
         )
@@ -337,9 +346,10 @@ class EventLog:
         self._pending_lines: list[bytes] = []
         self._pending_bytes = 0
         self._written = asyncio.Event()
-        self._has_pending_lines = asyncio.Event()
         self._lock = asyncio.Lock()
-        self._writer: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None  # until the next write
+        self._write_task: asyncio.Task[None] | None = None
+        self._is_stopped = False
 
     @property
     def count(self) -> int:
@@ -347,9 +357,11 @@ class EventLog:
         return self.next_number + len(self._pending_lines)
 
     def add(self, lines: list[bytes]) -> None:
+        """Adds lines. They are written `flush_interval` after the first of them."""
         self._pending_lines += lines
         self._pending_bytes += sum(map(len, lines))
-        self._has_pending_lines.set()
+        if self._timer is None:
+            self._schedule_write(self._flush_interval)
 
     async def wait_for_room(self) -> None:
         """Waits while the buffer is full, so that the upstream is read no faster than events are stored. Always yields
@@ -364,23 +376,25 @@ class EventLog:
         async with self._lock:
             return self.next_number > 0
 
-    def start_writing(self) -> None:
-        self._writer = asyncio.get_running_loop().create_task(self._keep_writing())
-
     def stop_writing(self) -> None:
-        """Stops the periodic writes. A write that has begun ends."""
-        if self._writer is not None:
-            self._writer.cancel()
+        """Starts no more writes. A write that has begun ends."""
+        self._is_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
 
-    async def _keep_writing(self) -> None:
-        """Writes collected events periodically, `flush_interval` after the first. Retries what could not be written."""
-        while True:
-            await self._has_pending_lines.wait()
-            await asyncio.sleep(self._flush_interval)
-            self._has_pending_lines.clear()
-            if not await asyncio.shield(self._write()):
-                await asyncio.sleep(RETRY_DELAY)
-                self._has_pending_lines.set()
+    def _schedule_write(self, delay: float) -> None:
+        if not self._is_stopped:
+            self._timer = asyncio.get_running_loop().call_later(delay, self._start_write)
+
+    def _start_write(self) -> None:
+        self._write_task = asyncio.get_running_loop().create_task(self._write_pending())
+
+    async def _write_pending(self) -> None:
+        """Writes the buffer, and schedules the next write if there are new lines, or these could not be written."""
+        has_written = await self._write()
+        self._timer = None
+        if self._pending_lines:
+            self._schedule_write(self._flush_interval if has_written else RETRY_DELAY)
 
     async def _write(self) -> bool:
         """Writes the buffer; False if it must be retried."""

@@ -7,6 +7,7 @@ A response whose runner died is run again from the start if no event was stored.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 from typing import Final
 
@@ -17,6 +18,7 @@ from antiphon.gateway.background_job import BackgroundJob
 from antiphon.gateway.context import GatewayContext
 from antiphon.gateway.ids import new_id
 from antiphon.gateway.runner_name import current_process, has_ended, make_runner_name
+from antiphon.protocol.status import ResponseStatus
 from antiphon.store.interface import Store
 
 
@@ -37,6 +39,7 @@ class BackgroundRunner:
         self.runner = make_runner_name(new_id("run"), self._process)
         self.waiting_jobs = 0  # of all processes, at the last count
         self._counted_at = -math.inf
+        self._queued_since_count = 0  # by this process
         self._services = services
         self._store = store
         self._limit = limit
@@ -47,6 +50,7 @@ class BackgroundRunner:
         loop = asyncio.get_running_loop()
         self._claim_task = loop.create_task(self._claim_continuously())
         self._lease_task = loop.create_task(self._renew_leases())
+        self._watch_task = loop.create_task(self._watch_queue()) if store.pushes_changes else None
 
     @property
     def running_jobs(self) -> int:
@@ -55,6 +59,17 @@ class BackgroundRunner:
     def wake(self) -> None:
         """Queries the store for work at once."""
         self._wake_event.set()
+
+    async def reserve_place(self, limit: int) -> bool:
+        """Whether another response may be queued: fewer than `limit` wait in all processes. The queue is counted from
+        time to time, and if it may be full; in between, what this process has queued is added."""
+        now = asyncio.get_running_loop().time()
+        waiting = self.waiting_jobs + self._queued_since_count
+        if waiting >= limit or now - self._counted_at >= COUNT_INTERVAL:
+            await self._count_queue()
+            waiting = self.waiting_jobs + self._queued_since_count
+        self._queued_since_count += 1
+        return waiting < limit
 
     def cancel(self, id: str) -> None:
         """Cancels a response if it runs in this process."""
@@ -78,6 +93,8 @@ class BackgroundRunner:
         # A claim in progress must be recorded.
         await asyncio.wait([self._claim_task], timeout=CLOSE_TIMEOUT)
         self._claim_task.cancel()
+        if self._watch_task is not None:
+            self._watch_task.cancel()
         jobs = list(self._running.values())
         if jobs:
             await asyncio.wait([job.task for job in jobs], timeout=grace)
@@ -102,39 +119,40 @@ class BackgroundRunner:
             self._services.logger.event("cannot release background work", level="warning", why=error.message)
         while not self._is_stopping:
             self._wake_event.clear()
-            change_counter = self._store.change_counter
             try:
                 await self._claim_work()
                 await self._update_queue_metric()
-                await self._wait_for_work(change_counter)
             except StorageUnavailable as error:
                 self._services.logger.event("cannot claim background work", level="warning", why=error.message)
                 await asyncio.sleep(self._timings.poll_interval)
+                continue
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._timings.poll_interval):
+                    await self._wake_event.wait()
 
-    async def _wait_for_work(self, change_counter: int) -> None:
-        """Waits for `wake`, for work that another process has queued, or for the next poll."""
-        loop = asyncio.get_running_loop()
-        waiting_tasks: list[asyncio.Task[object]] = [loop.create_task(self._wake_event.wait())]
-        if self._store.pushes_changes:
-            change = self._store.wait_for_change(None, self._timings.poll_interval, change_counter)
-            waiting_tasks.append(loop.create_task(change))
-        try:
-            await asyncio.wait(waiting_tasks, timeout=self._timings.poll_interval, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for waiting_task in waiting_tasks:
-                waiting_task.cancel()
-        for waiting_task in waiting_tasks:
-            if waiting_task.done() and not waiting_task.cancelled():
-                waiting_task.result()
+    async def _watch_queue(self) -> None:
+        """Queries the store for work when another process has queued some."""
+        while True:
+            change_counter = self._store.change_counter
+            try:
+                await self._store.wait_for_change(None, self._timings.poll_interval, change_counter)
+            except StorageUnavailable:  # the store is closed
+                return
+            self.wake()
 
     async def _claim_work(self) -> None:
-        free_slots = self._limit - len(self._running)
+        """Claims work for the free slots. Jobs that only write their end need no slot, but they are bounded too."""
+        turns = sum(not job.is_finishing for job in self._running.values())
+        free_slots = min(self._limit - turns, 2 * self._limit - len(self._running))
         if free_slots <= 0:
             return
-        for work in await self._store.claim(self.runner, self._timings.lease, free_slots):
+        for work in await self._store.claim(
+            self.runner, self._timings.lease, free_slots, status=ResponseStatus.IN_PROGRESS
+        ):
             if work.id in self._running:
                 continue  # the lease expired while the storage was unavailable; the job still runs here
-            job = BackgroundJob(self._services.current, self._store, self.runner, work, self._timings.flush_interval)
+            services = self._services.current
+            job = BackgroundJob(services, self._store, self.runner, work, self._timings.flush_interval, self.wake)
             self._running[work.id] = job
             job.task.add_done_callback(lambda task, id=work.id: self._on_job_done(id, task))  # type: ignore[misc]
 
@@ -142,8 +160,12 @@ class BackgroundRunner:
         """Counts the queue from time to time, for the metrics."""
         now = asyncio.get_running_loop().time()
         if now - self._counted_at >= self._timings.lease / 3:
-            self._counted_at = now
-            self.waiting_jobs = (await self._store.queue_stats()).waiting
+            await self._count_queue()
+
+    async def _count_queue(self) -> None:
+        self._counted_at = asyncio.get_running_loop().time()
+        self._queued_since_count = 0
+        self.waiting_jobs = (await self._store.queue_stats()).waiting
 
     def _on_job_done(self, id: str, task: asyncio.Task[None]) -> None:
         self._running.pop(id, None)
@@ -173,3 +195,4 @@ class BackgroundRunner:
 
 
 CLOSE_TIMEOUT: Final = 5.0  # seconds
+COUNT_INTERVAL: Final = 1.0  # seconds between counts of the queue

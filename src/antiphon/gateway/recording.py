@@ -130,9 +130,9 @@ def response_from_record(record: ResponseRecord) -> Response:
     return replace(without_target(codec.decode_response(record.head)), status=record.status, output=output)
 
 
-def queued_response(record: ResponseRecord) -> Response:
-    """The response as the client received it when it was queued."""
-    return replace(response_from_record(record), status=ResponseStatus.QUEUED)
+def queued_response(head: bytes) -> Response:
+    """The response as the client received it when it was queued, from the head of its record."""
+    return replace(without_target(codec.decode_response(head)), status=ResponseStatus.QUEUED, output=[])
 
 
 def add_target(head: bytes, label: str) -> bytes:

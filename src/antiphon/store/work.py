@@ -24,6 +24,8 @@ class Work(Struct, frozen=True, kw_only=True):
     owner: str
     id: str  # of the response
     request: bytes  # the request, as JSON
+    head: bytes  # of the response, as it was queued
+    input: bytes  # of the response
     attempt: int  # 1 the first time it is claimed
     next_event: int  # the number of the first event that is not stored; clients may have read stored events
     is_cancelled: bool  # whether the response only has to be ended
@@ -62,9 +64,10 @@ class WorkStore(Protocol):
         is left unchanged; ids of work are unique among all owners."""
         ...
 
-    async def claim(self, runner: str, lease: float, limit: int) -> list[Work]:
+    async def claim(self, runner: str, lease: float, limit: int, *, status: str | None = None) -> list[Work]:
         """Claims up to `limit` pieces of work for `lease` seconds, oldest first: waiting work, and work whose lease has
-        expired. Two runners never get the same one. A runner can claim its own work again if its lease has expired."""
+        expired. Two runners never get the same one. A runner can claim its own work again if its lease has expired.
+        Responses that are to be started, without events and not cancelled, get the `status`, if there is one."""
         ...
 
     async def renew(self, runner: str, lease: float, ids: Sequence[str]) -> dict[str, Literal["held", "cancelled"]]:
@@ -89,9 +92,10 @@ class WorkStore(Protocol):
         *,
         addition: ConversationAddition | None = None,
     ) -> bool:
-        """Saves the last events and the final response in one transaction, and ends the work. Returns whether this
-        runner held the work, now or in an earlier call with the same arguments; if not, nothing was saved. Otherwise it
-        does the same as `append` and `save`."""
+        """Saves the last events and the final response in one transaction, and ends the work. The input of the response
+        stays as it was queued, and its index keys stay too: `item_ids` and `call_ids` are added to them. Returns
+        whether this runner held the work, now or in an earlier call with the same arguments; if not, nothing was saved.
+        Otherwise it does the same as `append` and `save`."""
         ...
 
     async def lease_holders(self) -> list[str]:

@@ -22,6 +22,7 @@ from antiphon.store.postgres import listener as postgres_listener
 from antiphon.store.postgres import work as postgres_work
 from antiphon.store.postgres.connections import ConnectionLimits, Connections
 from antiphon.store.postgres.listener import CHANNEL, notification_payload, parse_payload
+from antiphon.store.postgres.notifier import SEND_NOTIFICATION
 from antiphon.store.postgres.store import PostgresStore
 from antiphon.store.work import EventsAfter
 
@@ -90,7 +91,6 @@ def test_own_notifications_are_not_counted_twice() -> None:
             await listening(here, url)
             moment = here.change_counter
             await here.enqueue("anna", QUEUED, [], b"{}")
-            await there.release("nobody", ["resp_1"])  # nothing was released, so there is no notification
             await there.cancel("anna", "resp_1", None)
             while here.change_counter < moment + 2:
                 await here.wait_for_change("resp_1", NEVER, here.change_counter)
@@ -227,7 +227,7 @@ def test_concurrent_work_is_batched_and_keeps_its_order() -> None:
         query_count = 0
 
         async def fetch_unwrapped(self, sql: str, *arguments: Any) -> list[Any]:
-            self.query_count += 1
+            self.query_count += sql != SEND_NOTIFICATION
             return await super().fetch_unwrapped(sql, *arguments)
 
     async def story() -> None:
@@ -326,6 +326,33 @@ def test_batch_of_changes_is_one_notification() -> None:
         await listener.close()
         await store.close()
         await other.close()
+
+    uvloop.run(story())
+
+
+def test_commits_of_work_do_not_notify() -> None:
+    """PostgreSQL serialises commits that notify, until each is on disk."""
+
+    async def story() -> None:
+        statements: list[str] = []
+
+        class Recording(Connections):
+            async def fetch_unwrapped(self, sql: str, *arguments: Any) -> list[Any]:
+                statements.append(sql)
+                return await super().fetch_unwrapped(sql, *arguments)
+
+        connections = Recording(postgres_server.fresh_url(), ConnectionLimits())
+        await connections.open()
+        store = PostgresStore(connections)
+        await store.enqueue("anna", QUEUED, [], b"{}")
+        await store.claim("one", NEVER, 1, status="in_progress")
+        await store.append("one", "resp_1", 0, [b"0"], "in_progress")
+        await store.finish("one", record("resp_1"), [], [], 1, [b"1"])
+        await store.delete("anna", "resp_1")
+        await store.close()
+        assert {sql for sql in statements if "pg_notify" in sql} == {SEND_NOTIFICATION}
+        assert "'synchronous_commit', 'off', true" in SEND_NOTIFICATION  # for this transaction only
+        assert sum("pg_notify" not in sql for sql in statements) == 5
 
     uvloop.run(story())
 

@@ -19,6 +19,7 @@ from antiphon.store.sqlite import change_watcher as sqlite_watch
 from antiphon.store.sqlite import conversations as sqlite_conversations
 from antiphon.store.sqlite import file as sqlite_file
 from antiphon.store.sqlite import work as sqlite_work
+from antiphon.store.sqlite import work_writes as sqlite_writes
 from antiphon.store.sqlite.change_watcher import ChangeWatcher
 from antiphon.store.sqlite.store import SqliteStore
 from antiphon.store.work import EventsAfter
@@ -30,14 +31,10 @@ QUEUED = replace(record("resp_1"), status="queued")
     "statement",
     [
         *(getattr(sqlite_work, name) for name in ("SELECT_CLAIMABLE", "CLAIM_WORK", "SELECT_LEASES", "RENEW_LEASES")),
-        *(
-            getattr(sqlite_work, name)
-            for name in ("RELEASE_LEASES", "SELECT_HELD_WORK", "SET_NEXT_EVENT", "SET_STATUS")
-        ),
-        *(
-            getattr(sqlite_work, name)
-            for name in ("SELECT_WORK_TO_FINISH", "END_WORK", "DELETE_REQUESTS", "SELECT_CANCELLABLE", "SELECT_EVENTS")
-        ),
+        *(getattr(sqlite_work, name) for name in ("START_RESPONSES", "RELEASE_LEASES", "SELECT_CANCELLABLE")),
+        *(getattr(sqlite_writes, name) for name in ("SELECT_HELD_WORK", "SET_NEXT_EVENT", "SET_STATUS")),
+        *(getattr(sqlite_writes, name) for name in ("SELECT_WORK_TO_FINISH", "END_WORK", "DELETE_REQUESTS")),
+        sqlite_work.SELECT_EVENTS,
         sqlite_work.SELECT_QUEUE_STATS,
         sqlite_work.SELECT_LEASE_HOLDERS,
         sqlite_work.RELEASE_RUNNERS,
@@ -86,6 +83,36 @@ def test_waiting_appends_are_written_in_one_transaction(tmp_path: Path) -> None:
     asyncio.run(go())
 
 
+def test_waiting_requests_are_queued_in_one_transaction(tmp_path: Path) -> None:
+    """An id that exists changes nothing, and an id of another owner is refused alone."""
+    statements: list[str] = []
+
+    async def go() -> None:
+        store = await SqliteStore.open(tmp_path / "a.db")
+        await store._writer.run_write(
+            lambda cursor: cursor.connection.trace_v2(
+                apsw.SQLITE_TRACE_STMT, lambda statement: statements.append(statement["sql"])
+            )
+        )
+        ids = [f"resp_{number}" for number in range(30)]
+        records = [replace(record(id), status="queued") for id in ids]
+        await asyncio.gather(*(store.enqueue("anna", each, [f"msg_{each.id}"], each.id.encode()) for each in records))
+        assert len(statements) <= 3 * 10, statements  # at most three transactions
+        assert await store.find_items("anna", ["msg_resp_0", "msg_resp_29"]) == {"msg_resp_0": 1, "msg_resp_29": 30}
+        outcomes = await asyncio.gather(
+            store.enqueue("anna", records[0], [], b"again"),
+            store.enqueue("bert", records[1], [], b"foreign"),
+            store.enqueue("anna", replace(records[0], id="resp_new"), [], b"new"),
+            return_exceptions=True,
+        )
+        assert [type(outcome) for outcome in outcomes] == [type(None), StorageUnavailable, type(None)]
+        claimed = [(work.id, work.request) for work in await store.claim("one", 60, 50)]
+        assert claimed == [*((id, id.encode()) for id in ids), ("resp_new", b"new")]
+        await store.close()
+
+    asyncio.run(go())
+
+
 def test_waiting_ends_are_written_in_one_transaction(tmp_path: Path) -> None:
     statements: list[str] = []
 
@@ -96,7 +123,7 @@ def test_waiting_ends_are_written_in_one_transaction(tmp_path: Path) -> None:
         store = await SqliteStore.open(tmp_path / "a.db")
         ids = [f"resp_{number}" for number in range(30)]
         for id in ids:
-            await store.enqueue("anna", replace(QUEUED, id=id), [], b"{}")
+            await store.enqueue("anna", replace(record(id), status="queued"), [], b"{}")
         await store.claim("one", 60, 50)
         await store._writer.run_write(lambda cursor: cursor.connection.trace_v2(apsw.SQLITE_TRACE_STMT, note))
         ends = [store.finish("one", record(id), [f"msg_{id}"], [], 0, [id.encode()]) for id in ids]

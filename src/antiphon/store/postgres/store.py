@@ -20,7 +20,8 @@ from antiphon.store.postgres.connections import ConnectionLimits, Connections
 from antiphon.store.postgres.conversations import ADD_ENTRIES, PostgresConversations, entry_columns
 from antiphon.store.postgres.faults import DAMAGE_ERRORS
 from antiphon.store.postgres.index_keys import index_key
-from antiphon.store.postgres.listener import CHANNEL, Listener
+from antiphon.store.postgres.listener import Listener
+from antiphon.store.postgres.notifier import Notifier
 from antiphon.store.postgres.response_rows import SAVE_RESPONSES, SaveResponse, index_keys, response_row, save_columns
 from antiphon.store.postgres.usage import PostgresUsage
 from antiphon.store.postgres.work import PostgresWork
@@ -37,8 +38,9 @@ class PostgresStore(PostgresWork, PostgresConversations, PostgresUsage):
         self._append_writer = BatchWriter(self._write_appends, timeout=timeout)
         self._finish_writer = BatchWriter(self._write_finishes, timeout=timeout)
         self._changes = Changes()
-        self._origin = secrets.token_hex(8)
-        self._listener = Listener(connections, self._changes, self._origin)
+        origin = secrets.token_hex(8)
+        self._listener = Listener(connections, self._changes, origin)
+        self._notifier = Notifier(connections, origin)
 
     @classmethod
     async def open(cls, url: str, limits: ConnectionLimits | None = None) -> PostgresStore:
@@ -85,9 +87,7 @@ class PostgresStore(PostgresWork, PostgresConversations, PostgresUsage):
         return None
 
     async def delete(self, owner: str, id: str) -> bool:
-        is_deleted = bool(
-            await self._connections.fetch(DELETE_RESPONSE, owner.encode(), id.encode(), self._payload(id))
-        )
+        is_deleted = bool(await self._connections.fetch(DELETE_RESPONSE, owner.encode(), id.encode()))
         self._notify(id)
         return is_deleted
 
@@ -154,6 +154,7 @@ class PostgresStore(PostgresWork, PostgresConversations, PostgresUsage):
         await self._enqueue_writer.wait_until_written()
         await self._append_writer.wait_until_written()
         await self._finish_writer.wait_until_written()
+        await self._notifier.wait_until_sent()
         await self._connections.close()
 
     async def _write_saves(self, saves: Sequence[SaveResponse]) -> list[None]:
@@ -195,14 +196,14 @@ SELECT max(total), count(*) FILTER (WHERE total > $3),
 FROM walk JOIN antiphon_responses USING (seq) HAVING bool_or(walk.previous IS NULL)
 """
 
-# The row of the work is locked first, as in all statements that lock both; its runner is notified.
-DELETE_RESPONSE: Final = f"""
+# The row of the work is locked first, as in all statements that lock both.
+DELETE_RESPONSE: Final = """
 WITH work AS MATERIALIZED (
     SELECT FROM antiphon_work AS work JOIN antiphon_responses AS response USING (seq)
     WHERE owner = $1 AND response.id = $2 FOR UPDATE OF work
 )
 DELETE FROM antiphon_responses
-WHERE owner = $1 AND id = $2 AND (SELECT count(pg_notify('{CHANNEL}', $3)) FROM work) >= 0
+WHERE owner = $1 AND id = $2 AND (SELECT count(*) FROM work) >= 0
 RETURNING seq
 """
 

@@ -18,7 +18,8 @@ from antiphon.store.event_batches import EventBatch, events_to_append, pack_even
 from antiphon.store.postgres.batch_writer import BatchWriter
 from antiphon.store.postgres.connections import Connections
 from antiphon.store.postgres.conversations import ADD_ENTRIES, entry_columns
-from antiphon.store.postgres.listener import CHANNEL, KEY_LENGTH, Listener, notification_payload
+from antiphon.store.postgres.listener import KEY_LENGTH, Listener
+from antiphon.store.postgres.notifier import Notifier
 from antiphon.store.postgres.response_rows import (
     STORED_KIND,
     UNLESS_INDEXED,
@@ -43,24 +44,31 @@ class PostgresWork:
     _finish_writer: BatchWriter[Finish, FinishOutcome | None]
     _changes: Changes
     _listener: Listener
-    _origin: str
+    _notifier: Notifier
 
     async def enqueue(self, owner: str, record: ResponseRecord, item_ids: Sequence[str], request: bytes) -> None:
         await self._enqueue_writer.submit(Enqueue(response_row(owner, record), index_keys(item_ids, ()), request))
 
-    async def claim(self, runner: str, lease: float, limit: int) -> list[Work]:
-        rows = await self._connections.fetch(CLAIM_WORK, runner.encode(), float(lease), max(0, limit))
-        return [
+    async def claim(self, runner: str, lease: float, limit: int, *, status: str | None = None) -> list[Work]:
+        new_status = None if status is None else status.encode()
+        rows = await self._connections.fetch(CLAIM_WORK, runner.encode(), float(lease), max(0, limit), new_status)
+        claimed = [
             Work(
                 owner=owner.decode(),
                 id=id.decode(),
                 request=request,
+                head=head,
+                input=input,
                 attempt=attempt,
                 next_event=next_event,
                 is_cancelled=is_cancelled,
             )
-            for owner, id, attempt, next_event, is_cancelled, request in rows
+            for owner, id, attempt, next_event, is_cancelled, request, head, input in rows
         ]
+        if status is not None:
+            for work in claimed:
+                self._notify(work.id)
+        return claimed
 
     async def renew(self, runner: str, lease: float, ids: Sequence[str]) -> dict[str, Literal["held", "cancelled"]]:
         rows = await self._connections.fetch(RENEW_LEASES, runner.encode(), float(lease), [id.encode() for id in ids])
@@ -100,23 +108,19 @@ class PostgresWork:
         return [runner.decode() for (runner,) in await self._connections.fetch(SELECT_LEASE_HOLDERS)]
 
     async def release_runners(self, runners: Sequence[str]) -> int:
-        rows = await self._connections.fetch(
-            RELEASE_RUNNERS, [runner.encode() for runner in runners], self._payload(None)
-        )
+        rows = await self._connections.fetch(RELEASE_RUNNERS, [runner.encode() for runner in runners])
         self._notify(None)
         return int(rows[0][0])
 
     async def release(self, runner: str, ids: Sequence[str]) -> None:
-        await self._connections.fetch(RELEASE_LEASES, runner.encode(), [id.encode() for id in ids], self._payload(None))
+        await self._connections.fetch(RELEASE_LEASES, runner.encode(), [id.encode() for id in ids])
         self._notify(None)
 
     async def cancel(
         self, owner: str, id: str, cancelled: ResponseRecord | None
     ) -> Literal["unknown", "ended", "cancelled", "requested"]:
         row = (None,) * 6 if cancelled is None else response_row(owner, cancelled)[2:]
-        rows = await self._connections.fetch(
-            CANCEL_WORK, owner.encode(), id.encode(), cancelled is not None, *row, self._payload(id)
-        )
+        rows = await self._connections.fetch(CANCEL_WORK, owner.encode(), id.encode(), cancelled is not None, *row)
         self._notify(id)
         if not rows:
             return "unknown"
@@ -150,19 +154,18 @@ class PostgresWork:
 
     async def _write_enqueues(self, enqueues: Sequence[Enqueue]) -> list[None]:
         requests = [enqueue.request for enqueue in enqueues]
-        await self._connections.fetch_unwrapped(ENQUEUE_WORK, *save_columns(enqueues), requests, self._payload(None))
+        await self._connections.fetch_unwrapped(ENQUEUE_WORK, *save_columns(enqueues), requests)
         self._notify(None)
         return [None] * len(enqueues)
 
     async def _write_appends(self, appends: Sequence[Append]) -> list[int | None]:
         """Returns, for each append, the next event number before it, or None if the runner does not hold the work. The
         events were saved if that number is their first."""
-        ids = [append.id.decode() for append in appends]
         rows = await self._connections.fetch_unwrapped(
-            APPEND_EVENTS, *zip(*(append.row for append in appends), strict=True), self._payload(*ids)
+            APPEND_EVENTS, *zip(*(append.row for append in appends), strict=True)
         )
-        for id in ids:
-            self._notify(id)
+        for append in appends:
+            self._notify(append.id.decode())
         next_events = dict(rows)
         return [next_events.get(append.id) for append in appends]
 
@@ -191,19 +194,16 @@ class PostgresWork:
         return [outcomes.get(finish.id) for finish in finishes]
 
     def _finish_arguments(self, finishes: Sequence[Finish]) -> Iterator[Any]:
-        """The arguments of FINISH_WORK: the responses by column, their keys by column, and one notification."""
+        """The arguments of FINISH_WORK: the responses by column, and their keys by column."""
         yield from zip(*(finish.columns for finish in finishes), strict=True)
         keys = [(finish.id, *key) for finish in finishes for key in finish.keys]
         yield from zip(*keys, strict=True) if keys else ((), (), ())
-        yield self._payload(*(finish.id.decode() for finish in finishes))
 
     def _notify(self, id: str | None) -> None:
-        """Notifies this process; PostgreSQL notifies the others."""
-        self._changes.notify(_change_key(id))
-
-    def _payload(self, *ids: str | None) -> str:
-        """One notification for all changes of a statement: PostgreSQL serialises commits that notify."""
-        return notification_payload(self._origin, map(_change_key, ids))
+        """Notifies this process, and the others through PostgreSQL."""
+        key = _change_key(id)
+        self._changes.notify(key)
+        self._notifier.notify(key)
 
 
 class Enqueue(SaveResponse, frozen=True):
@@ -266,14 +266,15 @@ class Finish(Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        return sum(map(len, self.response[5:])) + len(self.batch.content)
+        return len(self.response[5]) + len(self.response[7]) + len(self.batch.content)
 
     @property
     def columns(self) -> tuple[Any, ...]:
         batch = self.batch
         return (
             self.runner,
-            *self.response[1:],
+            *self.response[1:6],
+            self.response[7],  # without the input
             batch.first_number,
             len(self.events),
             batch.sizes,
@@ -315,7 +316,7 @@ WITH saved AS (
     INSERT INTO antiphon_work (seq, id, request) SELECT seq, saved.id, request FROM saved
     JOIN unnest($1::bytea[], $2::bytea[], $13::bytea[]) AS new_work (owner, id, request) USING (owner, id)
 )
-SELECT pg_notify('{CHANNEL}', $14) FROM saved LIMIT 1
+SELECT FROM saved LIMIT 1
 """
 CLAIM_WORK: Final = f"""
 WITH free AS MATERIALIZED (
@@ -325,21 +326,24 @@ WITH free AS MATERIALIZED (
     SET attempt = attempt + 1, runner = $1, held_until = clock_timestamp() + make_interval(secs => $2)
     FROM free WHERE work.seq = free.seq
     RETURNING work.seq, work.id, attempt, next_event, is_cancelled, request
+), started AS (
+    UPDATE antiphon_responses AS response SET status = $4
+    FROM claimed WHERE response.seq = claimed.seq AND $4::bytea IS NOT NULL AND next_event = 0 AND NOT is_cancelled
 )
-SELECT owner, claimed.id, attempt, next_event, is_cancelled, request
+SELECT owner, claimed.id, attempt, next_event, is_cancelled, request, head, input
 FROM claimed JOIN antiphon_responses AS response USING (seq) ORDER BY seq
 """
 SELECT_HELD_WORK: Final = """
 SELECT seq FROM antiphon_work WHERE id = ANY ({}::bytea[]) AND runner = $1 AND NOT has_ended ORDER BY id FOR UPDATE
 """
 SELECT_LEASE_HOLDERS: Final = "SELECT DISTINCT runner FROM antiphon_work WHERE NOT has_ended AND runner IS NOT NULL"
-RELEASE_RUNNERS: Final = f"""
+RELEASE_RUNNERS: Final = """
 WITH own AS MATERIALIZED (
     SELECT seq FROM antiphon_work WHERE NOT has_ended AND runner = ANY ($1::bytea[]) ORDER BY id FOR UPDATE
 ), released AS (
     UPDATE antiphon_work AS work SET held_until = NULL, runner = NULL FROM own WHERE work.seq = own.seq
 )
-SELECT count(*), pg_notify('{CHANNEL}', $2) FROM own
+SELECT count(*) FROM own
 """
 RENEW_LEASES: Final = f"""
 WITH own AS MATERIALIZED ({SELECT_HELD_WORK.format("$3")})
@@ -347,14 +351,12 @@ UPDATE antiphon_work AS work SET held_until = clock_timestamp() + make_interval(
 FROM own WHERE work.seq = own.seq RETURNING id, is_cancelled
 """
 RELEASE_LEASES: Final = f"""
-WITH own AS MATERIALIZED ({SELECT_HELD_WORK.format("$2")}), released AS (
-    UPDATE antiphon_work AS work SET held_until = NULL, runner = NULL FROM own WHERE work.seq = own.seq
-)
-SELECT pg_notify('{CHANNEL}', $3) FROM own LIMIT 1
+WITH own AS MATERIALIZED ({SELECT_HELD_WORK.format("$2")})
+UPDATE antiphon_work AS work SET held_until = NULL, runner = NULL FROM own WHERE work.seq = own.seq
 """
 
 # Work of another runner gives no row. A repeated append gives another `next_event` and saves nothing.
-APPEND_EVENTS: Final = f"""
+APPEND_EVENTS: Final = """
 WITH appended AS MATERIALIZED (
     SELECT * FROM unnest(
         $1::bytea[], $2::bytea[], $3::bigint[], $4::bigint[], $5::bytea[], $6::bytea[], $7::bytea[]
@@ -373,19 +375,18 @@ WITH appended AS MATERIALIZED (
 ), response AS (
     UPDATE antiphon_responses AS response SET status = fresh.status
     FROM fresh WHERE response.seq = fresh.seq AND response.status <> fresh.status
-), notified AS MATERIALIZED (
-    SELECT pg_notify('{CHANNEL}', $8) FROM fresh LIMIT 1
 )
-SELECT id, next_event FROM own WHERE (SELECT count(*) FROM notified) >= 0
+SELECT id, next_event FROM own
 """
 
-# Returns the id, the owner and the next event number before it; no number if the same call succeeded before.
+# Returns the id, the owner and the next event number before it; no number if the same call succeeded before. The input
+# is not written again, and the keys of the input stay.
 FINISH_WORK: Final = f"""
 WITH finished AS MATERIALIZED (
     SELECT * FROM unnest(
-        $1::bytea[], $2::bytea[], $3::bytea[], $4::bigint[], $5::bytea[], $6::bytea[], $7::bytea[], $8::bytea[],
-        $9::bigint[], $10::bigint[], $11::bytea[], $12::bytea[]
-    ) AS finished (runner, id, previous, created_at, status, head, input, output, first, count, sizes, content)
+        $1::bytea[], $2::bytea[], $3::bytea[], $4::bigint[], $5::bytea[], $6::bytea[], $7::bytea[],
+        $8::bigint[], $9::bigint[], $10::bytea[], $11::bytea[]
+    ) AS finished (runner, id, previous, created_at, status, head, output, first, count, sizes, content)
 ), own AS MATERIALIZED (
     SELECT work.seq, work.next_event, work.has_ended, finished.*
     FROM finished JOIN antiphon_work AS work ON work.id = finished.id
@@ -401,24 +402,18 @@ WITH finished AS MATERIALIZED (
 ), response AS (
     UPDATE antiphon_responses AS response
     SET previous = fresh.previous, created_at = fresh.created_at, status = fresh.status, head = fresh.head,
-        input = fresh.input, output = fresh.output
+        output = fresh.output
     FROM fresh WHERE response.seq = fresh.seq
-), keys AS MATERIALIZED (
-    SELECT response.seq, response.owner, {STORED_KIND} AS kind, key.id
+), keys AS (
+    INSERT INTO antiphon_found_by (seq, owner, kind, id)
+    SELECT response.seq, response.owner, {STORED_KIND}, key.id
     FROM fresh JOIN antiphon_responses AS response ON response.seq = fresh.seq
-    JOIN unnest($13::bytea[], $14::smallint[], $15::bytea[]) AS key (response, kind, id)
+    JOIN unnest($12::bytea[], $13::smallint[], $14::bytea[]) AS key (response, kind, id)
         ON key.response = fresh.id AND {UNLESS_INDEXED}
-), added AS (
-    INSERT INTO antiphon_found_by (seq, owner, kind, id) SELECT seq, owner, kind, id FROM keys ON CONFLICT DO NOTHING
-), removed AS (
-    DELETE FROM antiphon_found_by AS old USING fresh WHERE old.seq = fresh.seq
-        AND NOT EXISTS (SELECT FROM keys WHERE keys.seq = old.seq AND keys.kind = old.kind AND keys.id = old.id)
-), notified AS MATERIALIZED (
-    SELECT pg_notify('{CHANNEL}', $16) FROM fresh LIMIT 1
+    ON CONFLICT DO NOTHING
 )
 SELECT own.id, response.owner, CASE WHEN has_ended THEN NULL ELSE next_event END
 FROM own JOIN antiphon_responses AS response ON response.seq = own.seq
-WHERE (SELECT count(*) FROM notified) >= 0
 """
 
 # `is_over`: whether the work has ended now; null if there is no unfinished work.
@@ -439,10 +434,8 @@ WITH response AS MATERIALIZED (
         runner = CASE WHEN is_over THEN NULL ELSE runner END,
         request = CASE WHEN is_over THEN '' ELSE request END
     FROM open WHERE work.seq = open.seq
-), notified AS MATERIALIZED (
-    SELECT pg_notify('{CHANNEL}', $10) FROM open
 )
-SELECT is_over FROM response LEFT JOIN open USING (seq) WHERE (SELECT count(*) FROM notified) >= 0
+SELECT is_over FROM response LEFT JOIN open USING (seq)
 """
 
 # Starts with the batch that has the first wanted event.

@@ -102,15 +102,7 @@ class SaveResponse(BatchedWrite):
     @classmethod
     def write_batch(cls, cursor: apsw.Cursor, saves: Sequence[SaveResponse]) -> list[None]:
         """Saves all in three statements. It fails if one of them replaces an existing response."""
-        insert_rows(cursor, INSERT_RESPONSES, RESPONSE_VALUES, [save.row[:RESPONSE_COLUMN_COUNT] for save in saves])
-        # Their numbers are consecutive, because nothing else writes in this transaction.
-        first_seq = cursor.connection.last_insert_rowid() - len(saves) + 1
-        insert_rows(
-            cursor, INSERT_TURNS, TURN_VALUES, [save.row.turn_values(seq) for seq, save in enumerate(saves, first_seq)]
-        )
-        _insert_index_rows(
-            cursor, [(save.row.owner, *key, seq) for seq, save in enumerate(saves, first_seq) for key in save.keys]
-        )
+        insert_responses(cursor, [(save.row, save.keys) for save in saves])
         return [None] * len(saves)
 
 
@@ -132,8 +124,23 @@ def index_keys(item_ids: Sequence[str], call_ids: Sequence[str]) -> IndexKeys:
     return items + [(CALL, id.encode()) for id in call_ids]
 
 
-def update_responses(cursor: apsw.Cursor, numbered_rows: Sequence[tuple[int, Row]]) -> None:
-    """Updates responses that have a number already. The owners in the rows are not used."""
+def insert_responses(cursor: apsw.Cursor, responses: Sequence[tuple[Row, IndexKeys]]) -> int:
+    """Inserts new responses in three statements. Returns the number of the first; the others follow it. It fails before
+    anything is written if one of them exists."""
+    insert_rows(cursor, INSERT_RESPONSES, RESPONSE_VALUES, [row[:RESPONSE_COLUMN_COUNT] for row, _ in responses])
+    # Their numbers are consecutive, because nothing else writes in this transaction.
+    first_seq = cursor.connection.last_insert_rowid() - len(responses) + 1
+    numbered = list(enumerate(responses, first_seq))
+    insert_rows(cursor, INSERT_TURNS, TURN_VALUES, [row.turn_values(seq) for seq, (row, _) in numbered])
+    add_index_keys(cursor, [(row.owner, *key, seq) for seq, (row, keys) in numbered for key in keys])
+    return first_seq
+
+
+def update_responses(
+    cursor: apsw.Cursor, numbered_rows: Sequence[tuple[int, Row]], *, keeps_input: bool = False
+) -> None:
+    """Updates responses that have a number already. The owners in the rows are not used, nor the input if it is
+    kept."""
     insert_rows(
         cursor,
         UPDATE_RESPONSES,
@@ -142,23 +149,22 @@ def update_responses(cursor: apsw.Cursor, numbered_rows: Sequence[tuple[int, Row
         UPDATE_BY_NUMBER,
     )
     insert_rows(
-        cursor, INSERT_TURNS, TURN_VALUES, [row.turn_values(seq) for seq, row in numbered_rows], ON_TURN_CONFLICT
+        cursor,
+        INSERT_TURNS,
+        TURN_VALUES,
+        [row.turn_values(seq) for seq, row in numbered_rows],
+        ON_TURN_CONFLICT_KEEP_INPUT if keeps_input else ON_TURN_CONFLICT,
     )
 
 
 def index_response(cursor: apsw.Cursor, owner: bytes, seq: int, keys: IndexKeys) -> None:
     """Replaces the index keys of a response."""
     cursor.execute("DELETE FROM found_by WHERE seq = ?", (seq,))
-    _insert_index_rows(cursor, [(owner, *key, seq) for key in keys])
+    add_index_keys(cursor, [(owner, *key, seq) for key in keys])
 
 
-def replace_index(cursor: apsw.Cursor, seqs: str, rows: list[tuple[bytes, int, bytes, int]]) -> None:
-    """Replaces the index keys of responses; `seqs` are their numbers, as JSON."""
-    cursor.execute("DELETE FROM found_by WHERE seq IN (SELECT value FROM json_each(?))", (seqs,))
-    _insert_index_rows(cursor, rows)
-
-
-def _insert_index_rows(cursor: apsw.Cursor, rows: list[tuple[bytes, int, bytes, int]]) -> None:
+def add_index_keys(cursor: apsw.Cursor, rows: list[tuple[bytes, int, bytes, int]]) -> None:
+    """Adds index keys to responses. Each row has an owner, a kind, an id and the number of the response."""
     insert_rows(cursor, INSERT_INDEX, INDEX_VALUES, [row for row in rows if row[1] != ITEM_ONCE])
     once_rows = [(owner, ITEM, id, seq) for owner, kind, id, seq in rows if kind == ITEM_ONCE]
     insert_rows(cursor, INSERT_INDEX_ONCE, INDEX_VALUES, once_rows, UNLESS_INDEXED)
@@ -244,9 +250,10 @@ UPDATE_BY_NUMBER: Final = (
 )
 INSERT_TURNS: Final = "INSERT INTO turns (seq, before, input, output) VALUES "
 TURN_VALUES: Final = "(?, iif(? IS NULL, 0, (SELECT seq FROM responses WHERE owner = ? AND id = ? AND seq < ?)), ?, ?)"
-ON_TURN_CONFLICT: Final = (
-    " ON CONFLICT (seq) DO UPDATE SET before = excluded.before, input = excluded.input, output = excluded.output"
+ON_TURN_CONFLICT_KEEP_INPUT: Final = (
+    " ON CONFLICT (seq) DO UPDATE SET before = excluded.before, output = excluded.output"
 )
+ON_TURN_CONFLICT: Final = f"{ON_TURN_CONFLICT_KEEP_INPUT}, input = excluded.input"
 REPLACE_TURN: Final = f"{INSERT_TURNS}{TURN_VALUES}{ON_TURN_CONFLICT}"
 INSERT_INDEX: Final = "INSERT OR IGNORE INTO found_by (owner, kind, id, seq) VALUES "
 INDEX_VALUES: Final = "(?, ?, ?, ?)"

@@ -13,26 +13,18 @@ import msgspec
 
 from antiphon.store.changes import ChangeKey, Changes
 from antiphon.store.conversations import ConversationAddition
-from antiphon.store.event_batches import EventBatch, events_to_append, pack_events, unpack_events_after
+from antiphon.store.event_batches import EventBatch, unpack_events_after
 from antiphon.store.record import ResponseRecord
 from antiphon.store.sqlite.change_watcher import ChangeWatcher
-from antiphon.store.sqlite.conversations import append_entries
 from antiphon.store.sqlite.file import fetch
 from antiphon.store.sqlite.responses import (
-    INSERT_RESPONSES,
-    INSERT_TURNS,
-    RESPONSE_COLUMN_COUNT,
-    RESPONSE_VALUES,
-    TURN_VALUES,
-    IndexKeys,
     Row,
     index_keys,
-    index_response,
-    replace_index,
     response_row,
     update_responses,
 )
-from antiphon.store.sqlite.threads import BatchedWrite, ReaderThreads, WriterThread, insert_rows
+from antiphon.store.sqlite.threads import ReaderThreads, WriterThread
+from antiphon.store.sqlite.work_writes import Append, Enqueue, Finish, encode_json
 from antiphon.store.work import EventsAfter, QueueStats, Work
 
 T = TypeVar("T")
@@ -50,13 +42,19 @@ class SqliteWork:
     _now: Callable[[], float]
 
     async def enqueue(self, owner: str, record: ResponseRecord, item_ids: Sequence[str], request: bytes) -> None:
-        operation = partial(_enqueue, row=response_row(owner, record), keys=index_keys(item_ids, ()), request=request)
-        await self._write_and_notify(operation, None)
+        await self._write_and_notify(Enqueue(response_row(owner, record), index_keys(item_ids, ()), request), None)
 
-    async def claim(self, runner: str, lease: float, limit: int) -> list[Work]:
-        return await self._writer.run_write(
-            partial(_claim, runner=runner.encode(), lease=lease, limit=max(0, limit), now=self._now)
+    async def claim(self, runner: str, lease: float, limit: int, *, status: str | None = None) -> list[Work]:
+        new_status = None if status is None else status.encode()
+        claimed = await self._writer.run_write(
+            partial(
+                _claim, runner=runner.encode(), lease=lease, limit=max(0, limit), new_status=new_status, now=self._now
+            )
         )
+        if status is not None:
+            for work in claimed:
+                self._changes.notify(work.id)
+        return claimed
 
     async def renew(self, runner: str, lease: float, ids: Sequence[str]) -> dict[str, Literal["held", "cancelled"]]:
         return await self._writer.run_write(
@@ -131,152 +129,36 @@ class SqliteWork:
         return asyncio.shield(write)
 
 
-class Append(BatchedWrite):
-    """Appends events to a response."""
-
-    def __init__(self, runner: bytes, id: bytes, first_number: int, events: Sequence[bytes], status: bytes) -> None:
-        self.runner = runner
-        self.id = id
-        self.first_number = first_number
-        self.events = events
-        self.status = status
-
-    def __call__(self, cursor: apsw.Cursor) -> bool:
-        outcome = self.write_batch(cursor, [self])[0]
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
-
-    @classmethod
-    def write_batch(cls, cursor: apsw.Cursor, appends: Sequence[Append]) -> list[bool | Exception]:
-        held_work = {
-            (work.runner, work.id): work for work in _select_held_work(cursor, {append.id for append in appends})
-        }
-        batches: list[tuple[int, int, int, bytes, bytes]] = []
-        statuses: dict[int, str] = {}
-        outcomes: list[bool | Exception] = []
-        for append in appends:
-            work = held_work.get((append.runner, append.id))
-            if work is None:
-                outcomes.append(False)
-                continue
-            try:
-                batches += _event_rows(
-                    work.seq, work.next_event, events_to_append(append.first_number, append.events, work.next_event)
-                )
-            except ValueError as error:
-                outcomes.append(error)
-                continue
-            work.next_event = max(work.next_event, append.first_number + len(append.events))
-            if append.status != work.status:
-                work.status = append.status
-                statuses[work.seq] = append.status.hex()
-            outcomes.append(True)
-        with cursor.connection:  # a savepoint: an error leaves nothing behind
-            insert_rows(cursor, INSERT_EVENTS, EVENTS_VALUES, batches)
-            if batches:
-                cursor.execute(
-                    SET_NEXT_EVENT, (_encode_json([[work.seq, work.next_event] for work in held_work.values()]),)
-                )
-            if statuses:
-                cursor.execute(SET_STATUS, (_encode_json(list(statuses.items())),))
-        return outcomes
-
-
-class Finish(BatchedWrite):
-    """Saves the last events of a response and the response, and ends its work."""
-
-    def __init__(
-        self,
-        runner: bytes,
-        row: Row,
-        keys: IndexKeys,
-        first_number: int,
-        events: Sequence[bytes],
-        addition: ConversationAddition | None,
-    ) -> None:
-        self.runner = runner
-        self.row = row
-        self.keys = keys
-        self.first_number = first_number
-        self.events = events
-        self.addition = addition
-
-    def __call__(self, cursor: apsw.Cursor) -> bool:
-        outcome = self.write_batch(cursor, [self])[0]
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
-
-    @classmethod
-    def write_batch(cls, cursor: apsw.Cursor, finishes: Sequence[Finish]) -> list[bool | Exception]:
-        """Saves all in a few statements."""
-        states = {
-            (bytes.fromhex(id), bytes.fromhex(runner)): (seq, bytes.fromhex(owner), next_event, bool(has_ended))
-            for id, runner, seq, owner, next_event, has_ended in msgspec.json.decode(
-                fetch(cursor, SELECT_WORK_TO_FINISH, _encode_json([finish.row.id.hex() for finish in finishes]))[0][0]
-            )
-        }
-        outcomes: list[bool | Exception] = []
-        ended: list[tuple[int, bytes, Finish]] = []
-        batches: list[tuple[int, int, int, bytes, bytes]] = []
-        for finish in finishes:
-            seq, owner, next_event, has_ended = states.get((finish.row.id, finish.runner), (0, b"", 0, False))
-            if seq == 0 or has_ended:
-                outcomes.append(has_ended)
-                continue
-            try:
-                new_events = events_to_append(finish.first_number, finish.events, next_event)
-            except ValueError as error:
-                outcomes.append(error)
-                continue
-            batches += _event_rows(seq, next_event, new_events)
-            ended.append((seq, owner, finish))
-            states[finish.row.id, finish.runner] = seq, owner, next_event, True  # for a repeated call in this batch
-            outcomes.append(True)
-        with cursor.connection:  # a savepoint: an error leaves nothing behind
-            insert_rows(cursor, INSERT_EVENTS, EVENTS_VALUES, batches)
-            _end_all(cursor, ended)
-        return outcomes
-
-
-class _HeldWork:
-    """Work that a runner holds, with its next event number and status."""
-
-    def __init__(self, id: str, runner: str, seq: int, next_event: int, status: str) -> None:
-        self.id = bytes.fromhex(id)
-        self.runner = bytes.fromhex(runner)
-        self.seq = seq
-        self.next_event = next_event
-        self.status = bytes.fromhex(status)
-
-
 # Writes
 
 
-def _enqueue(cursor: apsw.Cursor, row: Row, keys: IndexKeys, request: bytes) -> None:
-    for (seq,) in fetch(cursor, INSERT_QUEUED_RESPONSE, *row[:RESPONSE_COLUMN_COUNT]):
-        cursor.execute(f"{INSERT_TURNS}{TURN_VALUES}", row.turn_values(seq))
-        index_response(cursor, row.owner, seq, keys)
-        cursor.execute("INSERT INTO work (seq, id) VALUES (?, ?)", (seq, row.id))
-        cursor.execute("INSERT INTO work_requests (seq, request) VALUES (?, ?)", (seq, request))
-
-
-def _claim(cursor: apsw.Cursor, runner: bytes, lease: float, limit: int, now: Callable[[], float]) -> list[Work]:
+def _claim(
+    cursor: apsw.Cursor,
+    runner: bytes,
+    lease: float,
+    limit: int,
+    new_status: bytes | None,
+    now: Callable[[], float],
+) -> list[Work]:
     current_time = now()
     rows = fetch(cursor, SELECT_CLAIMABLE, current_time, limit)
     if rows:
-        cursor.execute(CLAIM_WORK, (runner, current_time + lease, _encode_json([row[0] for row in rows])))
+        seqs = encode_json([row[0] for row in rows])
+        cursor.execute(CLAIM_WORK, (runner, current_time + lease, seqs))
+        if new_status is not None:
+            cursor.execute(START_RESPONSES, (new_status, seqs))
     return [
         Work(
             owner=owner.decode(),
             id=id.decode(),
             request=request,
+            head=head,
+            input=input,
             attempt=attempt + 1,
             next_event=next_event,
             is_cancelled=bool(is_cancelled),
         )
-        for _, owner, id, attempt, next_event, is_cancelled, request in rows
+        for _, owner, id, attempt, next_event, is_cancelled, request, head, input in rows
     ]
 
 
@@ -284,31 +166,17 @@ def _renew(
     cursor: apsw.Cursor, runner: bytes, lease: float, ids: str, now: Callable[[], float]
 ) -> dict[str, Literal["held", "cancelled"]]:
     held_work = msgspec.json.decode(fetch(cursor, SELECT_LEASES, runner, ids)[0][0])
-    cursor.execute(RENEW_LEASES, (now() + lease, _encode_json([seq for seq, _, _ in held_work])))
+    cursor.execute(RENEW_LEASES, (now() + lease, encode_json([seq for seq, _, _ in held_work])))
     return {bytes.fromhex(id).decode(): "cancelled" if is_cancelled else "held" for _, id, is_cancelled in held_work}
 
 
 def _release(cursor: apsw.Cursor, runner: bytes, ids: str) -> None:
     held_work = msgspec.json.decode(fetch(cursor, SELECT_LEASES, runner, ids)[0][0])
-    cursor.execute(RELEASE_LEASES, (_encode_json([seq for seq, _, _ in held_work]),))
+    cursor.execute(RELEASE_LEASES, (encode_json([seq for seq, _, _ in held_work]),))
 
 
 def _release_runners(cursor: apsw.Cursor, runners: str) -> int:
     return len(fetch(cursor, RELEASE_RUNNERS, runners))
-
-
-def _end_all(cursor: apsw.Cursor, ended: Sequence[tuple[int, bytes, Finish]]) -> None:
-    """Saves the responses with these numbers and owners, and ends their work."""
-    if not ended:
-        return
-    seqs = _encode_json([seq for seq, _, _ in ended])
-    replace_index(cursor, seqs, [(owner, *key, seq) for seq, owner, finish in ended for key in finish.keys])
-    update_responses(cursor, [(seq, finish.row) for seq, _, finish in ended])
-    cursor.execute(END_WORK, (seqs,))
-    cursor.execute(DELETE_REQUESTS, (seqs,))
-    for _, owner, finish in ended:
-        if finish.addition is not None:
-            append_entries(cursor, owner, finish.addition.conversation_id.encode(), finish.addition.entries)
 
 
 def _cancel(
@@ -332,20 +200,6 @@ def _cancel_work(cursor: apsw.Cursor, seq: int, row: Row) -> None:
     update_responses(cursor, [(seq, row)])
     cursor.execute("UPDATE work SET has_ended = 1, held_until = NULL, runner = NULL WHERE seq = ?", (seq,))
     cursor.execute("DELETE FROM work_requests WHERE seq = ?", (seq,))
-
-
-def _select_held_work(cursor: apsw.Cursor, ids: set[bytes]) -> list[_HeldWork]:
-    return [
-        _HeldWork(*row)
-        for row in msgspec.json.decode(fetch(cursor, SELECT_HELD_WORK, _encode_json([id.hex() for id in ids]))[0][0])
-    ]
-
-
-def _event_rows(seq: int, first_number: int, events: Sequence[bytes]) -> list[tuple[int, int, int, bytes, bytes]]:
-    if not events:
-        return []
-    batch = pack_events(first_number, events)
-    return [(seq, first_number, len(events), batch.sizes, batch.content)]
 
 
 # Reads
@@ -373,25 +227,25 @@ def _queue_stats(cursor: apsw.Cursor, now: Callable[[], float]) -> QueueStats:
 
 
 def _encode_ids(ids: Sequence[str]) -> str:
-    return _encode_json([id.encode().hex() for id in ids])
-
-
-def _encode_json(values: object) -> str:
-    """Encodes values as one parameter of a statement, for `json_each`."""
-    return msgspec.json.encode(values).decode()
+    return encode_json([id.encode().hex() for id in ids])
 
 
 MAX_WAIT: Final = 5.0  # limits how long a key is polled after its last waiter has left
 MAX_EVENT_NUMBER: Final = 2**62
-INSERT_QUEUED_RESPONSE: Final = f"{INSERT_RESPONSES}{RESPONSE_VALUES} ON CONFLICT (owner, id) DO NOTHING RETURNING seq"
 IS_FREE: Final = "(held_until IS NULL OR held_until <= ?1)"
 SELECT_CLAIMABLE: Final = f"""
-    SELECT w.seq, owner, w.id, attempt, next_event, is_cancelled, request
-    FROM work AS w CROSS JOIN responses AS r ON r.seq = w.seq CROSS JOIN work_requests AS q ON q.seq = w.seq
+    SELECT w.seq, owner, w.id, attempt, next_event, is_cancelled, request, head, input
+    FROM work AS w CROSS JOIN responses AS r ON r.seq = w.seq CROSS JOIN turns AS t ON t.seq = w.seq
+    CROSS JOIN work_requests AS q ON q.seq = w.seq
     WHERE has_ended = 0 AND {IS_FREE} ORDER BY w.seq LIMIT ?2
 """
 CLAIM_WORK: Final = """
     UPDATE work SET attempt = attempt + 1, runner = ?, held_until = ? WHERE seq IN (SELECT value FROM json_each(?))
+"""
+START_RESPONSES: Final = """
+    UPDATE responses SET status = ? WHERE seq IN (
+        SELECT seq FROM json_each(?) CROSS JOIN work ON seq = value WHERE next_event = 0 AND is_cancelled = 0
+    )
 """
 # One row each, for the reason given at `SELECT_CHAIN`.
 SELECT_LEASES: Final = """
@@ -405,23 +259,6 @@ RELEASE_RUNNERS: Final = """
     UPDATE work SET held_until = NULL, runner = NULL
     WHERE has_ended = 0 AND runner IN (SELECT unhex(value) FROM json_each(?)) RETURNING seq
 """
-SELECT_HELD_WORK: Final = """
-    SELECT json_group_array(json_array(hex(w.id), hex(runner), w.seq, next_event, hex(status)))
-    FROM json_each(?) CROSS JOIN work AS w ON w.id = unhex(value) CROSS JOIN responses AS r ON r.seq = w.seq
-    WHERE has_ended = 0 AND runner IS NOT NULL
-"""
-INSERT_EVENTS: Final = "INSERT INTO events (seq, first, count, sizes, content) VALUES "
-EVENTS_VALUES: Final = "(?, ?, ?, ?, ?)"
-SET_NEXT_EVENT: Final = "UPDATE work SET next_event = value ->> 1 FROM json_each(?) WHERE seq = value ->> 0"
-SET_STATUS: Final = "UPDATE responses SET status = unhex(value ->> 1) FROM json_each(?) WHERE seq = value ->> 0"
-SELECT_WORK_TO_FINISH: Final = """
-    SELECT json_group_array(json_array(hex(w.id), hex(runner), w.seq, hex(owner), next_event, has_ended))
-    FROM json_each(?) CROSS JOIN work AS w ON w.id = unhex(value) CROSS JOIN responses AS r ON r.seq = w.seq
-    WHERE runner IS NOT NULL
-"""
-# `runner` is kept, so that a repeated `finish` can be recognised.
-END_WORK: Final = "UPDATE work SET has_ended = 1, held_until = NULL WHERE seq IN (SELECT value FROM json_each(?))"
-DELETE_REQUESTS: Final = "DELETE FROM work_requests WHERE seq IN (SELECT value FROM json_each(?))"
 SELECT_CANCELLABLE: Final = f"""
     SELECT r.seq, coalesce(has_ended, 1), next_event = 0 AND {IS_FREE}
     FROM responses AS r LEFT JOIN work AS w ON w.seq = r.seq WHERE owner = ?2 AND r.id = ?3
