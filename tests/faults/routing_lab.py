@@ -76,7 +76,8 @@ ERROR_BODIES: Final[dict[str, Any]] = {
     "ollama": {"error": "broken"},
 }
 FAULTS: Final = ("refused", "429", "500", "timeout", "cut_before_content", "error_after_opening", "cut_after_content")
-CLIENTS: Final = ("responses", "chat", "messages", "gemini", "ollama", "websocket", "background")
+CLIENTS: Final = ("responses", "chat", "messages", "gemini", "ollama", "vscode", "websocket", "background")
+STREAMING_CLIENTS: Final = ("vscode", "websocket", "background")  # they stream whatever the client says
 REFUSED_URL: Final = "http://127.0.0.1:1/v1"  # no server listens there
 ANSWER: Final = turn(testing.text("Sec", "ond."), testing.usage(7, 3))
 
@@ -102,7 +103,7 @@ class RoutingLab:
 
     def ask(self, client: str, server: str, fault: str, *, stream: bool) -> ClientAnswer:
         """A turn whose first target fails. The servers have forgotten all earlier turns."""
-        self.reply = fault_reply(server, fault, stream=stream or client in ("websocket", "background"))
+        self.reply = fault_reply(server, fault, stream=stream or client in STREAMING_CLIENTS)
         for fake in (self.first[server], self.second[server]):
             fake.received.clear()
         for state in self.gateway.services.router.states.values():
@@ -225,6 +226,22 @@ def read_whole(client: str, response: httpx2.Response) -> Response:
     return hub_response
 
 
+def ask_as_editor(gateway: Running, client: str, model: str, stream: bool) -> ClientAnswer:
+    """A turn of VS Code, which is always a stream of lines."""
+    del client, stream
+    message = {"role": 1, "content": [{"value": new_text()}]}
+    response = gateway.post({"model": model, "messages": [message]}, "/v1/vscode/chat")
+    headers = dict(response.headers)
+    if response.status_code != 200:
+        return ClientAnswer(status="error", http_status=response.status_code, headers=headers)
+    *parts, last = map(msgspec.json.decode, response.content.splitlines())
+    text = "".join(part["value"] for part in parts)
+    if last["type"] == "error":
+        return ClientAnswer(status="failed", text=text, headers=headers)
+    usage = (last["usage"]["inputTokens"], last["usage"]["outputTokens"])
+    return ClientAnswer(status=last["status"], text=text, headers=headers, usage=usage)
+
+
 def ask_over_websocket(gateway: Running, client: str, model: str, stream: bool) -> ClientAnswer:
     del client, stream
     messages: list[bytes] = []
@@ -272,6 +289,7 @@ def _initial_response() -> Response:
 
 
 ASKERS: Final[dict[str, Callable[[Running, str, str, bool], ClientAnswer]]] = {
+    "vscode": ask_as_editor,
     "websocket": ask_over_websocket,
     "background": ask_in_background,
 }

@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 from tests.collecting import nothing_to_collect
-from tests.faults.routing_lab import CLIENTS, FAULTS, SERVERS, ClientAnswer, RoutingLab, routing_lab
+from tests.faults.routing_lab import (
+    CLIENTS,
+    FAULTS,
+    SERVERS,
+    STREAMING_CLIENTS,
+    ClientAnswer,
+    RoutingLab,
+    routing_lab,
+)
 
 pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 #: Every client with every fault, and every server with every fault; the other dialect changes with the case.
@@ -35,7 +43,7 @@ def test_failed_first_target_is_replaced_before_its_first_content(
 
 def check_case(lab: RoutingLab, client: str, server: str, fault: str, *, stream: bool) -> None:
     answer = lab.ask(client, server, fault, stream=stream)
-    is_streamed = stream or client in ("websocket", "background")
+    is_streamed = stream or client in STREAMING_CLIENTS
     if fault == "cut_after_content" and is_streamed:
         check_cut_answer(lab, answer, server)
         return

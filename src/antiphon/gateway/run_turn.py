@@ -16,7 +16,6 @@ from antiphon.gateway.context import GatewayContext
 from antiphon.gateway.pipe import REFUSAL_REASONS, Pipe
 from antiphon.gateway.prepare_turn import PreparedTurn
 from antiphon.gateway.request_scope import RequestScope
-from antiphon.gateway.routing.attempts import TurnAttempts
 from antiphon.gateway.routing.failures import model_refusal
 from antiphon.gateway.routing.records import AttemptRecord
 from antiphon.gateway.turn import UpstreamTurn, is_json
@@ -151,9 +150,10 @@ class StreamedTurn:
         if self._is_committed:
             self._attempts.finish(error, now)
             return False
-        _note_usage(self._attempts, self._pipe.response)
+        record, response = self._attempts.records[-1], self._pipe.response
         if not await prepare_next_attempt(self._services, self._scope, self._prepared_turn, error):
-            return False
+            return False  # the usage of the last attempt is that of the turn
+        _note_usage(record, response)
         self._start_attempt()
         if self._sink.has_started:
             self._pipe.report_no_losses_in_head()
@@ -276,8 +276,13 @@ class WholeTurn:
     async def _run_attempt(self) -> Response:
         turn = self._prepared_turn.turn
         if self._prepared_turn.attempts.handles_refusals:
-            turn.check_response = refuse_refusal
+            turn.check_response = self._refuse_refusal
         return await turn.read_response(await turn.send_request(self._services.transport))
+
+    def _refuse_refusal(self, response: Response) -> None:
+        if is_refusal(response):
+            _note_usage(self._prepared_turn.attempts.records[-1], response)
+            raise model_refusal()
 
     async def fail(self, error: ApiError) -> bool:
         del error
@@ -327,22 +332,20 @@ def log_failed_attempt(services: GatewayContext, scope: RequestScope, record: At
         scope.trace.record_note("attempt_failed", summary)
 
 
-def _note_usage(attempts: TurnAttempts, response: Response | None) -> None:
+def _note_usage(record: AttemptRecord, response: Response | None) -> None:
     """Notes what a failed attempt was billed, if its server reported it."""
     if response is not None and response.usage is not None:
-        attempts.records[-1].input_tokens = response.usage.input_tokens
-        attempts.records[-1].output_tokens = response.usage.output_tokens
+        record.input_tokens, record.output_tokens = response.usage.input_tokens, response.usage.output_tokens
 
 
-def refuse_refusal(response: Response) -> None:
-    """Raises if a whole answer is a refusal only."""
+def is_refusal(response: Response) -> bool:
+    """Whether a whole answer is a refusal only."""
     parts = [part for item in response.output if isinstance(item, Message) for part in item.content]
     has_other_content = any(not isinstance(item, Message | Reasoning) for item in response.output)
     details = response.incomplete_details
     is_filtered = not response.output and details is not None and details.reason in REFUSAL_REASONS
-    is_refusal = bool(parts) and not has_other_content and all(isinstance(part, Refusal) for part in parts)
-    if is_filtered or is_refusal:
-        raise model_refusal()
+    has_refusal_only = bool(parts) and not has_other_content and all(isinstance(part, Refusal) for part in parts)
+    return is_filtered or has_refusal_only
 
 
 async def record_turn(services: GatewayContext, turn: UpstreamTurn, pipe: Pipe) -> tuple[bytes, StoredTurn | None]:

@@ -177,8 +177,13 @@ class OtelTelemetry:
         }
         span.set_attributes({name: value for name, value in attributes.items() if value is not None})
         for attempt in log_entry.attempts[:-1]:
-            fields = {"antiphon.upstream": attempt.upstream, "antiphon.outcome": attempt.outcome}
-            span.add_event("antiphon.attempt_failed", {**fields, "error.type": attempt.error or ""})
+            fields: dict[str, AttributeValue] = {
+                "antiphon.attempt": attempt.number,
+                "antiphon.upstream": attempt.upstream,
+                "antiphon.outcome": attempt.outcome,
+                "error.type": attempt.error or "",
+            }
+            span.add_event("antiphon.attempt_failed", fields)
         if log_entry.error is not None:
             span.set_status(Status(StatusCode.ERROR))
 
