@@ -131,7 +131,7 @@ def test_usage_counts_what_each_attempt_was_billed(tmp_path: Path) -> None:
 
 def test_usage_of_a_turn_whose_last_attempt_fails_is_counted_once(tmp_path: Path) -> None:
     with failing_gateway(tmp_path, FAILED_AFTER_OPENING, FAILED_AFTER_OPENING) as gateway:
-        assert gateway.post({"model": "m", "input": "Hi.", "stream": True}).status_code == 503
+        assert b"overloaded" in gateway.post({"model": "m", "input": "Hi.", "stream": True}).content
         until(lambda: len(usage_rows(gateway)) == 2)
         assert usage_rows(gateway) == {"first": (0, 0, 4242, 1), "second": (1, 1, 4242, 1)}
 

@@ -6,6 +6,7 @@ summarized.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from msgspec import UNSET, Struct
@@ -79,14 +80,16 @@ class Compactor(Struct, frozen=True, kw_only=True):
         losses: Losses,
         *,
         compaction_threshold: int | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> CompactionResult:
         """Compacts the conversation in `request`, whose compactions are open. `sealed_items` is the same conversation
-        with its compactions sealed: the items that the new compaction covers."""
+        with its compactions sealed: the items that the new compaction covers. `headers` have the key of the current
+        attempt; without them, the first key of the upstream is used."""
         self.seal.check_keys()
         max_summary_tokens = max(
             MIN_SUMMARY_TOKENS, _quarter_of_smallest(MAX_SUMMARY_TOKENS, self.context_size, compaction_threshold)
         )
-        response = await self._request_summary(request, max_summary_tokens, transport, losses)
+        response = await self._request_summary(request, max_summary_tokens, transport, losses, headers)
         permanent, verbatim = select_verbatim_items(
             input_items(request), verbatim_token_limit(self.context_size, compaction_threshold)
         )
@@ -106,7 +109,12 @@ class Compactor(Struct, frozen=True, kw_only=True):
         return CompactionResult(item=item, contents=contents, usage=response.usage)
 
     async def _request_summary(
-        self, request: Request, max_summary_tokens: int, transport: Transport, losses: Losses
+        self,
+        request: Request,
+        max_summary_tokens: int,
+        transport: Transport,
+        losses: Losses,
+        headers: Mapping[str, str] | None,
     ) -> Response:
         """The summary of the model. If the prompt is too long for the model, retries with a shorter one. The output
         limit is at most the length of the transcript, since small models ramble. If the model returns no text within it
@@ -141,6 +149,7 @@ class Compactor(Struct, frozen=True, kw_only=True):
             turn = UpstreamTurn(
                 prepare_request(summary_request, self.target.plan_translation()), self.target, self.stamps, None
             )
+            turn.headers = headers or turn.headers
             try:
                 response = await turn.read_response(await turn.send_request(transport))
             except ApiError as error:

@@ -88,7 +88,12 @@ class ManagedTurn(UpstreamTurn):
         request = plan.request
         if plan.compacts:
             compaction = await self._compactor.compact(
-                request, plan.sealed_items, transport, self.losses, compaction_threshold=plan.threshold
+                request,
+                plan.sealed_items,
+                transport,
+                self.losses,
+                compaction_threshold=plan.threshold,
+                headers=self.headers,
             )
             self._compaction = compaction
             self._record_note("compacted")

@@ -5,9 +5,9 @@ before the client receives its end. HTTP, WebSocket and background work differ o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from msgspec.structs import replace
 
@@ -16,9 +16,11 @@ from antiphon.gateway.context import GatewayContext
 from antiphon.gateway.pipe import REFUSAL_REASONS, Pipe
 from antiphon.gateway.prepare_turn import PreparedTurn
 from antiphon.gateway.request_scope import RequestScope
+from antiphon.gateway.routing.attempts import TurnAttempts
 from antiphon.gateway.routing.failures import model_refusal
 from antiphon.gateway.routing.records import AttemptRecord
 from antiphon.gateway.turn import UpstreamTurn, is_json
+from antiphon.gateway.upstreams import Target
 from antiphon.protocol.content import Refusal
 from antiphon.protocol.errors import Error
 from antiphon.protocol.events import StreamEvent
@@ -29,6 +31,7 @@ from antiphon.protocol.status import ResponseStatus
 from antiphon.store.interface import StoredTurn
 from antiphon.upstream.transport import Flow
 
+T = TypeVar("T")
 MakePipe = Callable[[UpstreamTurn], Pipe]  # the client's pipe for the turn of an attempt
 
 
@@ -290,6 +293,35 @@ class WholeTurn:
 
     async def abandon(self) -> None:
         await record_abandoned_turn(self._services, self._prepared_turn.turn, None)
+
+
+async def run_attempts(
+    services: GatewayContext,
+    scope: RequestScope,
+    attempts: TurnAttempts,
+    ask: Callable[[Target, Mapping[str, str]], Awaitable[T]],
+) -> T:
+    """Calls `ask` with target after target, each with the headers of one of its keys, until one answers. It is for
+    requests that are no turns of their own."""
+    clock = services.router.clock
+    try:
+        while True:
+            attempts.begin(clock())
+            current = attempts.current
+            try:
+                result = await ask(current.target.target, current.target.target.upstream.headers_with_key(current.key))
+            except ApiError as error:
+                failure = error.without_traceback()
+            else:
+                attempts.finish(None, clock())
+                return result
+            attempt = attempts.fail(failure, clock())
+            if attempt is None:
+                raise attempts.final_error()
+            log_failed_attempt(services, scope, attempts.records[-1])
+            await asyncio.sleep(attempt.delay)
+    finally:
+        attempts.abandon(clock())
 
 
 async def prepare_next_attempt(
