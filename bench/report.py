@@ -13,7 +13,7 @@ from pathlib import Path
 from bench.targets import Target
 
 RESULTS = Path(__file__).resolve().parent / "RESULTS.md"
-HEAD = """# Results
+HEAD = """# Benchmark results
 
 This page is written by `make bench`, `make bench-peers`, `make bench-dialects`, `make bench-streams`,
 `make bench-store`, `make bench-client` and `make bench-producer`. See `docs/performance.md` for the method.

@@ -98,6 +98,11 @@ class Player:
         write_stand_ins(folder / "stand-ins")
 
     @property
+    def url(self) -> str:
+        """The address of the gateway."""
+        return f"http://127.0.0.1:{self.replacements['8080']}"
+
+    @property
     def environ(self) -> dict[str, str]:
         """The environment of a fresh machine: no keys and no settings of ours."""
         return {
@@ -110,7 +115,7 @@ class Player:
                 ]
             ),
             "HOME": str(self.folder),
-            "ANTIPHON_URL": f"http://127.0.0.1:{self.replacements['8080']}",
+            "ANTIPHON_URL": self.url,
         }
 
     def play(self, block: Block, exit_code: int = 0) -> None:

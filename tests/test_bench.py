@@ -24,7 +24,7 @@ def test_write_section_replaces_only_the_section_of_the_same_title(tmp_path: Pat
     write_section("Two", "kept\n", path)
     write_section("One", "new", path)
     text = path.read_text()
-    assert text.startswith("# Results\n")
+    assert text.startswith("# Benchmark results\n")
     assert text.endswith("## One\n\nnew\n\n## Two\n\nkept\n")
 
 

@@ -1,4 +1,4 @@
-"""The pages on adding a server, on access and on losses: every block is run."""
+"""The pages on adding a server, on access, on losses and on traces: their blocks are run."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
+import httpx2
 import pytest
 from msgspec.structs import replace
-from tests.page_player import Player, blocks_of, reader
-from tests.running import running
+from tests.page_player import PATIENCE, Block, Player, blocks_of, reader
+from tests.running import running, until
 from tests.sources import REPO
 
 from antiphon.config import parse_config
@@ -90,7 +91,7 @@ def test_public_host_without_keys_is_refused() -> None:
 def player(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Player]:
     """A reader whose gateway has the embedded model."""
     with reader(tmp_path_factory.mktemp("reader")) as player:
-        player.serve("antiphon serve")
+        player.serve("antiphon serve --trace traces")
         yield player
 
 
@@ -101,3 +102,20 @@ def test_losses_blocks_show_a_loss_and_refuse_it(player: Player) -> None:
     player.play(strict)
     assert '"lossy_translation"' in player.output
     assert "tools[0]" in player.output
+
+
+# docs/traces.md
+
+
+def test_trace_commands_list_show_and_replay(player: Player) -> None:
+    page = (REPO / "docs" / "traces.md").read_text(encoding="utf-8")
+    commands = ["antiphon trace list", "antiphon trace show last --raw", "antiphon trace replay last"]
+    assert "antiphon serve --trace traces\n" in page
+    assert [command for command in commands if f"\n{command} " not in page] == []
+    asked = {"model": "local", "input": "Say hello.", "max_output_tokens": 16, "stream": True}
+    id = httpx2.post(f"{player.url}/v1/responses", json=asked, timeout=PATIENCE).headers["x-request-id"]
+    until(lambda: any(id in file.name for file in (player.folder / "traces").glob("*.jsonl")))
+    player.play(Block("", "sh", "antiphon trace list\nantiphon trace show last\nantiphon trace replay last\n"))
+    assert player.output.count(id) >= 2
+    assert '"input": "Say hello."' in player.output
+    assert player.output.rstrip().endswith("data: [DONE]")

@@ -43,7 +43,7 @@ MIRRORS = {
     "ResponseStream": "BlockingStream",
     "ResponseSocket": "BlockingSocket",
 }
-PAGES = [REPO / "README.md", *sorted((REPO / "docs").glob("*.md"))]
+PAGES = [REPO / "README.md", *sorted((REPO / "docs").rglob("*.md"))]
 
 
 # Names

@@ -117,11 +117,11 @@ def _annotation(annotation: Any) -> str:
 
 
 def _default(value: Any) -> str:
-    """A default as a person writes it; objects without such a form are `…`."""
+    """A default as a person writes it; objects without such a form are `...`."""
     if value is os.environ:
         return "os.environ"
     shown = getattr(value, "__name__", None) or repr(value)
-    return "…" if "<" in shown or " at 0x" in shown else shown
+    return "..." if "<" in shown or " at 0x" in shown else shown
 
 
 def _prose(value: Any) -> str:

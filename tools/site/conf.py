@@ -9,6 +9,7 @@ suppress_warnings = ["misc.highlighting_failure"]  # shortened JSON in examples
 html_theme = "furo"
 html_title = "Antiphon"
 html_static_path = ["static"]
+html_favicon = "static/favicon.svg"
 html_css_files = ["site.css"]
 html_extra_path = ["../../.docs/source/llms.txt"]
 html_sourcelink_suffix = ""
