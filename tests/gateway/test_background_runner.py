@@ -4,6 +4,9 @@ moment."""
 from __future__ import annotations
 
 import asyncio
+import gc
+import time
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,19 +16,32 @@ import httpx2
 import msgspec
 import pytest
 from msgspec.structs import replace
-from tests.gateway.in_background import HELLO, TOOLS, Fails, Lab, Stall, check, events_in, laboratory, told_by
+from tests.gateway.in_background import (
+    BACKGROUND_TIMINGS,
+    HELLO,
+    TOOLS,
+    Fails,
+    Lab,
+    Stall,
+    check,
+    events_in,
+    laboratory,
+    told_by,
+)
 from tests.running import until
 from tests.store import postgres_server
 
 from antiphon import testing
 from antiphon.config import BackgroundConfig, TraceConfig
 from antiphon.errors import StorageUnavailable
-from antiphon.gateway.background_job import MAX_PENDING_BYTES, EventLineWriter, EventLog
+from antiphon.gateway.background_job import LARGE_LINE, MAX_PENDING_BYTES, Ending, EventLog
 from antiphon.gateway.background_runner import BackgroundRunner, BackgroundTimings
+from antiphon.gateway.event_lines import EventLineWriter
 from antiphon.protocol.codec import decode_event
 from antiphon.protocol.events import (
     ErrorEvent,
     OutputTextDelta,
+    OutputTextDone,
     ResponseCreated,
     ResponseFailed,
     ResponseInProgress,
@@ -165,7 +181,83 @@ def test_queue_is_not_counted_for_every_request() -> None:
     asyncio.run(reserve())
 
 
+def test_event_log_writes_a_large_event_alone() -> None:
+    """So that nothing copies it. The end is written with the small events after it."""
+    written: list[list[int]] = []
+
+    class Recorded:
+        async def append(self, *arguments: Any) -> bool:
+            written.append([len(line) for line in arguments[3]])
+            return len(written) < 4
+
+        async def finish(self, *arguments: Any, addition: object) -> bool:
+            del addition
+            written.append([len(line) for line in arguments[5]])
+            return True
+
+    async def write(*sizes: int) -> int:
+        lost: list[bool] = []
+        log = EventLog(Recorded(), "r", "a", 0.001, lambda: lost.append(True))  # type: ignore[arg-type]
+        log.add([b"x" * size for size in sizes])
+        assert await log.finish(Ending(response=None, record=None, item_ids=[], call_ids=[]))  # type: ignore[arg-type]
+        return len(lost)
+
+    large = LARGE_LINE + 1
+    assert asyncio.run(write(1, 2, large, 3)) == 0
+    assert written == [[1, 2], [large], [3]]
+    assert asyncio.run(write(large, large)) == 1  # the lease is lost: nothing more is appended
+    assert written[3:] == [[large], [large, large]]
+
+
 # Normal operation
+
+
+def test_large_answer_is_stored_and_read_whole(lab: Lab) -> None:
+    """In the background and streamed; its last events are larger than what is written at once."""
+    text = ["é" * 10_000] * 300
+    lab.says["large"] = turn(testing.text(*text), testing.usage(5, 2))
+    id = lab.begin(input="large")
+    response = lab.wait(id)
+    assert (response["status"], text_of(response)) == ("completed", "".join(text))
+    events = lab.events(id)
+    assert told_by(events) == response
+    assert lab.events(id, len(events) - 3) == events[-2:]
+    streamed = events_in(lab.post(input="large", stream=True))
+    check(streamed)
+    assert text_of(told_by(streamed)) == "".join(text)
+    assert text_of(lab.get(told_by(streamed)["id"])) == "".join(text)
+
+
+def test_finished_job_is_not_kept_in_memory(lab: Lab) -> None:
+    """Its answer may be large. Several heartbeats see the job."""
+    gate = lab.gate()
+    lab.says["slow"] = turn(testing.text("Hel"), testing.wait(gate), testing.text("lo."))
+    id = lab.begin(input="slow")
+    gate.wait_reached()
+    job = weakref.ref(lab.gateway.services.background._running[id])  # type: ignore[union-attr]
+    began = time.monotonic()
+    until(lambda: time.monotonic() - began > 4 * BACKGROUND_TIMINGS.heartbeat)
+    gate.open()
+    lab.wait(id)
+
+    def is_gone() -> bool:
+        gc.collect()
+        return job() is None
+
+    until(is_gone)
+
+
+def test_client_that_leaves_a_large_answer_leaves_a_whole_record(lab: Lab) -> None:
+    """The upstream has ended, and the last events wait for the client."""
+    text = ["x" * 10_000] * 2000
+    lab.says["large"] = turn(testing.text(*text), testing.usage(5, 2))
+    with lab.reading("POST", "/v1/responses", json={"model": "mock-1", "input": "large", "stream": True}) as events:
+        id = next(events).response.id  # type: ignore[union-attr]
+        next(event for event in events if isinstance(event, OutputTextDone))
+    until(lambda: lab.ask("GET", f"/v1/responses/{id}").status_code == 200)
+    response = lab.wait(id)
+    assert (response["status"], response["error"]["code"]) == ("failed", "client_disconnected")
+    assert text_of(response) == "".join(text)
 
 
 def test_background_response_runs_after_its_client_disconnected(lab: Lab) -> None:
@@ -286,8 +378,8 @@ def test_readers_get_the_same_events_from_any_event_on(lab: Lab) -> None:
         assert events == (whole if number is None else whole[number + 1 :])
         assert lab.events(id, number) == events
     assert pieced_together == whole
-    for time in range(100):
-        assert lab.events(id, time % len(whole)) == whole[time % len(whole) + 1 :]
+    for number in range(100):
+        assert lab.events(id, number % len(whole)) == whole[number % len(whole) + 1 :]
 
 
 def come_back_again_and_again(lab: Lab, id: str) -> list[Any]:

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.gateway.scripted import target
 
 from antiphon import sse
@@ -13,17 +14,19 @@ from antiphon.dialects import responses
 from antiphon.dialects.common.server_turn import StreamReader
 from antiphon.dialects.responses.stream_out import MESSAGE_END, with_complete_usage
 from antiphon.errors import StorageUnavailable, UpstreamFault
-from antiphon.gateway.pipe import LOSSES_EVENT, Pipe
+from antiphon.gateway.pipe import LOSSES_EVENT, MAX_OUTPUT_BYTES, Pipe
 from antiphon.gateway.preparation import prepare_request
 from antiphon.gateway.turn import UpstreamTurn
 from antiphon.protocol.codec import decode_event, decode_request
 from antiphon.protocol.content import OutputText
 from antiphon.protocol.events import OutputTextDelta, StreamEvent
-from antiphon.protocol.fold import fold_events
+from antiphon.protocol.fold import fold_events, replay_response
 from antiphon.protocol.grammar import Violation, find_violations
 from antiphon.protocol.items import Message
 from antiphon.protocol.losses import Losses
+from antiphon.protocol.response import make_initial_response
 from antiphon.protocol.stamps import Stamps
+from antiphon.protocol.status import ItemStatus
 
 CHUNKS = [
     {"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]},
@@ -381,3 +384,48 @@ def test_losses_that_no_head_reported_are_in_a_comment() -> None:
     pipe = make_pipe(loss_comment=lambda losses: b": %d losses\n\n" % len(losses))
     pipe.report_no_losses_in_head()
     assert b": 1 losses\n\n" in pipe.feed(STREAM)
+
+
+def large_stream(size: int) -> bytes:
+    """A stream whose last events repeat a text of this size."""
+    text = {"choices": [{"index": 0, "delta": {"content": "x" * 1000}}]}
+    end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    frames = [text] * (size // 1000) + [end]
+    return b"".join(b"data: " + msgspec.json.encode(frame) + b"\n\n" for frame in frames) + b"data: [DONE]\n\n"
+
+
+def all_output(pipe: Pipe, output: bytes) -> list[bytes]:
+    outputs = [output]
+    while pipe.has_backlog:
+        outputs.append(pipe.write_backlog())
+    return outputs
+
+
+def test_large_answer_is_written_in_several_calls() -> None:
+    size = MAX_OUTPUT_BYTES + 100_000
+    pipe = make_pipe()
+    outputs = all_output(pipe, pipe.feed(large_stream(size)))
+    assert pipe.has_ended
+    # Each of the last events is written alone.
+    assert all(size - 1000 < len(output) < size + 10_000 for output in outputs[-4:])
+    assert not find_violations(read(b"".join(outputs)))
+
+
+def test_large_answer_of_many_items_is_written_in_several_calls() -> None:
+    part = OutputText(text="x" * 1000, annotations=[], logprobs=[])
+    items = [Message(id=f"m{at}", status=ItemStatus.COMPLETED, role="assistant", content=[part]) for at in range(600)]
+    initial = make_initial_response(decode_request(ASKED), id="r", created_at=1)
+    response = replace(initial, status="completed", output=items)
+    pipe = make_pipe()
+    outputs = all_output(pipe, pipe.write_events(replay_response(response)))
+    assert len(outputs) > 2
+    assert max(map(len, outputs)) < 2 * MAX_OUTPUT_BYTES
+    assert not find_violations(read(b"".join(outputs)))
+
+
+def test_events_after_a_backlog_keep_their_order() -> None:
+    stream = large_stream(MAX_OUTPUT_BYTES + 100_000)
+    pipe = make_pipe()
+    outputs = [pipe.feed(stream[: stream.rindex(b"data: [DONE]")])]
+    outputs += all_output(pipe, pipe.finish())
+    assert not find_violations(read(b"".join(outputs)))

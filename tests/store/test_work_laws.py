@@ -308,6 +308,31 @@ def test_large_requests_and_events_are_stored_whole(run: Run) -> None:
     run(law)
 
 
+def test_events_are_read_up_to_a_limit_of_bytes(run: Run) -> None:
+    """Whole batches, at least one; nothing is repeated or omitted."""
+    events = [b"%d" % number * 10 for number in range(6)]
+
+    async def law(setup: StoreSetup) -> None:
+        store = setup.store
+        await enqueue(store, "a")
+        await store.claim("one", LONG, 1)
+        for first in (0, 2, 4):  # batches of 20 bytes
+            assert await store.append("one", "a", first, events[first : first + 2], "in_progress")
+        for limit, count in ((1, 2), (20, 2), (21, 4), (40, 4), (41, 6), (60, 6)):
+            read = await store.events_after("anna", "a", -1, limit)
+            assert read == EventsAfter(events=events[:count], status="in_progress", has_more=True), limit
+        assert await store.events_after("anna", "a", -1, 61) == EventsAfter(events=events, status="in_progress")
+        assert await store.events_after("anna", "a", 2, 1) == EventsAfter(
+            events=events[3:4], status="in_progress", has_more=True
+        )
+        assert await store.events_after("anna", "a", 5, 1) == EventsAfter(
+            events=[], status="in_progress", has_more=True
+        )
+        assert await store.events_after("anna", "a", 6, 1) is not None
+
+    run(law)
+
+
 def test_appending_the_same_events_again_changes_nothing(run: Run) -> None:
     async def law(setup: StoreSetup) -> None:
         store = setup.store

@@ -8,12 +8,14 @@ request the rest later, or gets the reason then.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from antiphon.api.request_options import requested_style
 from antiphon.dialects import responses
 from antiphon.errors import ClientFault, StorageUnavailable
+from antiphon.gateway.event_lines import StoredEventReader
 from antiphon.gateway.history import UNFINISHED_STATUSES
 from antiphon.gateway.recording import queued_response, response_from_record
 from antiphon.http.exchange import SSE_HEADERS, EventStream, Exchange, losses_header
@@ -28,6 +30,7 @@ T = TypeVar("T")
 POLL_INTERVAL: Final = 5.0  # seconds between two queries without a notification
 LAST_QUEUED_EVENT: Final = 1  # the number of the last event of a queued response
 CANCELLED_EVENT: Final = 2  # the number of the terminal event of a response that was cancelled before it started
+MAX_WRITE: Final = 1024 * 1024  # bytes; a single event may be larger
 STORAGE_TIMEOUT: Final = 30  # seconds that a started stream waits for unavailable storage
 
 
@@ -63,18 +66,41 @@ async def _stream_events(
 ) -> None:
     while True:
         change_counter = source.change_counter
-        events, has_ended = await source.events_after(last_number, retries=stream.has_started)
-        output = b"".join(map(writer.feed, events))
-        if events:
+        page = await source.read_after(last_number, retries=stream.has_started)
+        has_ended, output = page.has_ended, b""
+        while page.events:
+            last_event, output = _write_some(page.events, writer)
+            last_number, has_ended = last_event.sequence_number, isinstance(last_event, TerminalEvent)
             exchange.log_entry.note_first_event()
-            last_number = events[-1].sequence_number
-            has_ended = isinstance(events[-1], TerminalEvent)
+            if not has_ended:
+                await stream.write(output)
         if has_ended:
             await stream.end(output + writer.finish())
             return
-        if output:
-            await stream.write(output)
-        await source.wait_for_change(change_counter)
+        if not page.has_more:
+            await source.wait_for_change(change_counter)
+
+
+def _write_some(events: deque[bytes | StreamEvent], writer: responses.EventsFromHub) -> tuple[StreamEvent, bytes]:
+    """Takes events and writes them, until that is enough for one write. Returns the last one, and what was written."""
+    written: list[bytes] = []
+    size = 0
+    while True:
+        event = events.popleft()
+        event = codec.decode_event(event) if isinstance(event, bytes) else event
+        written.append(writer.feed(event))
+        size += len(written[-1])
+        is_next_large = bool(events) and isinstance(events[0], bytes) and len(events[0]) > MAX_WRITE
+        if not events or size > MAX_WRITE or is_next_large or isinstance(event, TerminalEvent):
+            return event, b"".join(written)
+
+
+class _Page(NamedTuple):
+    """Some events after another, stored ones as JSON."""
+
+    events: deque[bytes | StreamEvent]
+    has_ended: bool  # the response has ended; there may be more events
+    has_more: bool
 
 
 class _EventSource:
@@ -84,6 +110,7 @@ class _EventSource:
         self._store = store
         self._owner = owner
         self._id = id
+        self._reader = StoredEventReader(store, owner, id)
 
     @property
     def change_counter(self) -> int:
@@ -92,17 +119,17 @@ class _EventSource:
     async def wait_for_change(self, since: int) -> None:
         await self._store.wait_for_change(self._id, POLL_INTERVAL, since)
 
-    async def events_after(self, number: int, *, retries: bool) -> tuple[list[StreamEvent], bool]:
-        """Returns the events after a number, and whether the response has ended."""
-        stored = await self._retry(lambda: self._store.events_after(self._owner, self._id, number), retries)
+    async def read_after(self, number: int, *, retries: bool) -> _Page:
+        """Returns the next events after a number."""
+        stored = await self._retry(lambda: self._reader.read_after(number), retries)
         if stored is None:
             raise response_not_found(self._id)
-        events = [codec.decode_event(line) for line in stored.events]
+        events: deque[bytes | StreamEvent] = deque(stored.lines)
         has_ended = stored.status not in UNFINISHED_STATUSES
         if not events and number < (CANCELLED_EVENT if has_ended else LAST_QUEUED_EVENT):
             record = await self._retry(lambda: self._store.get(self._owner, self._id), retries)
-            events = [event for event in _synthetic_events(record, has_ended) if event.sequence_number > number]
-        return events, has_ended
+            events.extend(event for event in _synthetic_events(record, has_ended) if event.sequence_number > number)
+        return _Page(events, has_ended, stored.has_more)
 
     async def _retry(self, query: Callable[[], Awaitable[T]], retries: bool) -> T:
         tries = STORAGE_TIMEOUT if retries else 1

@@ -17,6 +17,7 @@ from antiphon.dialects import responses
 from antiphon.errors import ApiError, StorageUnavailable
 from antiphon.gateway.client_body import ClientBody
 from antiphon.gateway.context import GatewayContext
+from antiphon.gateway.event_lines import EventLineWriter, StoredEventReader
 from antiphon.gateway.history import HistorySource
 from antiphon.gateway.ids import id_of, new_id
 from antiphon.gateway.pipe import Pipe
@@ -26,16 +27,13 @@ from antiphon.gateway.request_scope import RequestLog, RequestScope, request_sco
 from antiphon.gateway.run_turn import run_turn, violation_reporter
 from antiphon.gateway.turn import UpstreamTurn
 from antiphon.protocol import codec
-from antiphon.protocol.events import ErrorEvent, ResponseCreated, ResponseFailed, ResponseQueued, StreamEvent
-from antiphon.protocol.losses import Losses
+from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
 from antiphon.protocol.status import ResponseStatus
 from antiphon.store.conversations import ConversationAddition
 from antiphon.store.interface import ResponseRecord, Store, StoredTurn
 from antiphon.store.work import Work
-
-LINE: Final = b"\n"
 
 
 class Ending(Struct, frozen=True, kw_only=True):
@@ -233,19 +231,16 @@ class BackgroundJob:
     async def _end_stored_events(self, error: ApiError) -> Ending | None:
         """Ends a response whose runner is gone: reads its stored events and completes them with an error."""
         record = await self._store.get(self._work.owner, self._work.id)
-        past_events = await self._store.events_after(self._work.owner, self._work.id, -1)
-        if record is None or past_events is None:
+        if record is None:
             return None  # it was deleted
         queued = queued_response(record.head)
         # With stored events, the events set the status.
-        initial_response = replace(queued, status=ResponseStatus.IN_PROGRESS) if past_events.events else queued
+        initial_response = replace(queued, status=ResponseStatus.IN_PROGRESS) if self._work.has_events else queued
         reader = responses.EventsToHub(Request(), initial_response, self._services.stamps)
-        events = [event for line in past_events.events for event in reader.feed(sse.Frame("", line))] + reader.finish(
-            error
-        )
+        stored_count, events = await self._read_stored_events(reader)
         lines = EventLineWriter(queued, is_cancelled=error.code == CANCELLED)
-        self._event_log.next_number = len(past_events.events)
-        for event in events[len(past_events.events) :]:
+        self._event_log.next_number = stored_count
+        for event in [*events, *reader.finish(error)]:
             lines.feed(event)
         self._event_log.add(lines.take_lines())
         response = lines.response
@@ -262,6 +257,19 @@ class BackgroundJob:
             item_ids=_ids_of_items(ended_record.output),
             call_ids=[],
         )
+
+    async def _read_stored_events(self, reader: responses.EventsToHub) -> tuple[int, list[StreamEvent]]:
+        """Feeds the stored events to a reader. Returns their number, and the events of the reader that follow them."""
+        stored_events = StoredEventReader(self._store, self._work.owner, self._work.id)
+        stored_count, event_count, has_more = 0, 0, True
+        events: list[StreamEvent] = []
+        while has_more:
+            page = await stored_events.read_after(stored_count - 1)
+            lines, has_more = ([], False) if page is None else (page.lines, page.has_more)
+            events = [event for line in lines for event in reader.feed(sse.Frame("", line))]
+            stored_count += len(lines)
+            event_count += len(events)
+        return stored_count, events[len(events) - (event_count - stored_count) :]
 
 
 class JobRecorder:
@@ -295,42 +303,6 @@ class JobRecorder:
         )
 
 
-class EventLineWriter:
-    """Writes events as lines of JSON. A cancelled response ends without an error. The events before `in_progress` are
-    the same in every run, since a reader may have received them while the response was queued (see `tailing`)."""
-
-    def __init__(self, queued: Response, *, is_cancelled: bool = False) -> None:
-        self.losses = Losses()
-        self.is_cancelled = is_cancelled
-        self._queued = queued
-        self.response: Response | None = None  # a failed or cancelled response, as written
-        self._omitted_events = 0
-        self._lines: list[bytes] = []
-
-    def take_lines(self) -> list[bytes]:
-        """The lines since the last call."""
-        lines, self._lines = self._lines, []
-        return lines
-
-    def feed(self, event: StreamEvent) -> bytes:
-        """Keeps the line of an event for `take_lines`. What it returns says only that there is one."""
-        if isinstance(event, ErrorEvent) and self.is_cancelled:
-            self._omitted_events = 1
-            return b""
-        if type(event) is ResponseCreated or type(event) is ResponseQueued:
-            event = replace(event, response=self._queued)
-        elif isinstance(event, ResponseFailed):
-            if self.is_cancelled:
-                response = replace(event.response, status=ResponseStatus.CANCELLED, error=None)
-                event = replace(event, sequence_number=event.sequence_number - self._omitted_events, response=response)
-            self.response = event.response
-        self._lines.append(encode_event_line(event))
-        return LINE
-
-    def finish(self) -> bytes:
-        return b""
-
-
 class EventLog:
     """Buffers the events of a response and writes them to the store."""
 
@@ -350,6 +322,7 @@ class EventLog:
         self._timer: asyncio.TimerHandle | None = None  # until the next write
         self._write_task: asyncio.Task[None] | None = None
         self._is_stopped = False
+        self._has_lost_lease = False
 
     @property
     def count(self) -> int:
@@ -397,28 +370,41 @@ class EventLog:
             self._schedule_write(self._flush_interval if has_written else RETRY_DELAY)
 
     async def _write(self) -> bool:
-        """Writes the buffer; False if it must be retried."""
+        """Writes lines of the buffer; False if it must be retried."""
         async with self._lock:
-            lines = list(self._pending_lines)
-            try:
-                if not await self._store.append(
-                    self._runner, self._id, self.next_number, lines, ResponseStatus.IN_PROGRESS
-                ):
-                    self._on_lease_lost()
-                    return True
-            except StorageUnavailable:
-                return False
-            del self._pending_lines[: len(lines)]
-            self._pending_bytes -= sum(map(len, lines))
-            self.next_number += len(lines)
-            self._written.set()
-            return True
+            return await self._write_batch()
+
+    async def _write_batch(self) -> bool:
+        lines = self._first_lines()
+        try:
+            if not await self._store.append(
+                self._runner, self._id, self.next_number, lines, ResponseStatus.IN_PROGRESS
+            ):
+                self._on_lease_lost()
+                self._has_lost_lease = True
+                return True
+        except StorageUnavailable:
+            return False
+        del self._pending_lines[: len(lines)]
+        self._pending_bytes -= sum(map(len, lines))
+        self.next_number += len(lines)
+        self._written.set()
+        return True
+
+    def _first_lines(self) -> list[bytes]:
+        """The lines of the next write: all, but a large one is written alone, so that nothing copies it."""
+        lines = self._pending_lines
+        large = next((at for at, line in enumerate(lines) if len(line) > LARGE_LINE), len(lines))
+        return lines[: large or 1]
 
     async def finish(self, ending: Ending) -> bool:
         """Writes the remaining events and the response; retries while the storage is unavailable, since no other runner
         can claim the work then. Returns whether this runner still had the lease."""
         self.stop_writing()
         async with self._lock:
+            while self._pending_bytes > LARGE_LINE and not self._has_lost_lease:
+                if not await self._write_batch():
+                    await asyncio.sleep(RETRY_DELAY)
             while True:
                 try:
                     return await self._store.finish(
@@ -444,13 +430,8 @@ def _ids_of_items(items: bytes) -> list[str]:
     return [id for id in ids if isinstance(id, str) and id]
 
 
-def encode_event_line(event: StreamEvent) -> bytes:
-    """An event as JSON on one line. Raw bytes of the upstream in it may hold line breaks."""
-    data = codec.encode(event)
-    return msgspec.json.format(data, indent=-1) if b"\n" in data or b"\r" in data else data
-
-
 CANCELLED: Final = "cancelled"
 SHUTDOWN: Final = "server_shutdown"
 MAX_PENDING_BYTES: Final = 4 * 1024 * 1024  # bytes of events in the buffer
+LARGE_LINE: Final = 1024 * 1024  # bytes of an event
 RETRY_DELAY: Final = 1.0  # seconds between attempts while the storage is unavailable

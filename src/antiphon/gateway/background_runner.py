@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -185,13 +186,17 @@ class BackgroundRunner:
             except StorageUnavailable as error:
                 self._services.logger.event("cannot renew leases", level="warning", why=error.message)
                 continue
-            for id in ids:
-                job = self._running.get(id)
-                if job is not None and states.get(id) != "held":
-                    if id in states:
-                        job.cancel()
-                    else:
-                        job.lose_lease()
+            self._stop_jobs(ids, states)
+
+    def _stop_jobs(self, ids: Sequence[str], states: Mapping[str, str]) -> None:
+        """A function of its own: a variable of the endless loop would keep the last job, and its answer, in memory."""
+        for id in ids:
+            job = self._running.get(id)
+            if job is not None and states.get(id) != "held":
+                if id in states:
+                    job.cancel()
+                else:
+                    job.lose_lease()
 
 
 CLOSE_TIMEOUT: Final = 5.0  # seconds

@@ -76,6 +76,7 @@ class Pipe:
             reader.on_frames = relay.add_frames
         self._separator = separator  # put between events for a client that reads them one by one
         self._pending_end: TerminalEvent | None = None
+        self._backlog: list[StreamEvent | TextRun | bytes] = []  # events, and the translation of a large one
         self._number_shift = 0
         self._on_violation = on_violation
         self._grammar = Grammar(judges_foreign_items=False) if on_violation else None
@@ -149,6 +150,11 @@ class Pipe:
         self._head_losses = self.losses
         return self._head_losses
 
+    @property
+    def has_backlog(self) -> bool:
+        """Whether there is more to write, because the output of one call is limited (`write_backlog`)."""
+        return bool(self._backlog)
+
     def feed(self, data: bytes) -> bytes:
         """Upstream bytes → client bytes."""
         return self.write_events(self._reader.feed_runs(data))
@@ -158,21 +164,40 @@ class Pipe:
         return self.write_events(self._reader.finish(error))
 
     def write_events(self, events: Iterable[StreamEvent | TextRun]) -> bytes:
-        """Hub events → client bytes. The events may also come from a response that was not streamed."""
+        """Hub events → client bytes. The events may also come from a response that was not streamed. The last events of
+        a large answer repeat its text, so the output is limited: the rest is the backlog."""
         if not self.has_content:
             events = list(events)
             self._look_for_content(events)
+        self._backlog += events
+        return self.write_backlog()
+
+    def write_backlog(self) -> bytes:
+        """Writes the backlog, up to the limit."""
+        events, self._backlog = self._backlog, []
         out: list[bytes] = []
-        for event in events:
-            if type(event) is not TextRun:
-                self._write_all((cast(StreamEvent, event),), out)
-            elif self._text_run is not None and self._policy.passes_plain_deltas:  # nearly all of them
-                out.append(self._deliver(event, self._text_run(event)))
-            else:
-                self._write_all(event.events(), out)
-        if self._relay is not None:
+        size = 0
+        for number, event in enumerate(events):
+            self._write_one(event, out)
+            size += len(out[-1]) if out else 0
+            if size > MAX_OUTPUT_BYTES:
+                # A large piece is not joined with others, which would copy it.
+                large_pieces = [out.pop()] if len(out[-1]) > MAX_OUTPUT_BYTES and any(out[:-1]) else []
+                self._backlog = [*large_pieces, *events[number + 1 :]]
+                break
+        if self._relay is not None and not self._backlog:
             out.append(self._relay.flush())
         return self.join(out)
+
+    def _write_one(self, event: StreamEvent | TextRun | bytes, out: list[bytes]) -> None:
+        if type(event) is bytes:
+            out.append(event)
+        elif type(event) is not TextRun:
+            self._write_all((cast(StreamEvent, event),), out)
+        elif self._text_run is not None and self._policy.passes_plain_deltas:  # nearly all of them
+            out.append(self._deliver(event, self._text_run(event)))
+        else:
+            self._write_all(event.events(), out)
 
     def _look_for_content(self, events: Iterable[StreamEvent | TextRun]) -> None:
         first_content = next(filter(is_content, events), None)
@@ -217,9 +242,8 @@ class Pipe:
 
     def join(self, pieces: Sequence[bytes]) -> bytes:
         """Joins pieces of the client's stream."""
-        if len(pieces) == 1:
-            return pieces[0]
-        return self._separator.join(filter(None, pieces)) if self._separator else b"".join(pieces)
+        pieces = [piece for piece in pieces if piece]
+        return pieces[0] if len(pieces) == 1 else self._separator.join(pieces)
 
     def _insert_losses(self, number: int, out: list[bytes]) -> None:
         """F-4: the losses as an event before the end, for clients that opted in. It has a sequence number like any
@@ -276,5 +300,6 @@ def _is_end(event: StreamEvent) -> TypeGuard[TerminalEvent]:
     return type(event) in TERMINAL_EVENT_TYPES  # six times as fast as `isinstance` when the answer is no
 
 
+MAX_OUTPUT_BYTES: Final = 1024 * 1024  # of one call; a single event may be larger
 REFUSAL_REASONS: Final = frozenset({"content_filter", "refusal"})
 TERMINAL_EVENT_TYPES: Final[frozenset[type]] = frozenset({ResponseCompleted, ResponseFailed, ResponseIncomplete})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from itertools import count
 from typing import Final, cast
 
@@ -228,7 +228,7 @@ async def _replay_stream(
     except ApiError as error:
         if not has_started:
             raise
-        written.append(pipe.finish(error))
+        written += _all_output(pipe, pipe.finish(error))
     if pipe.error is not None and not has_started:
         raise pipe.error
     losses.extend(pipe.losses)
@@ -254,13 +254,20 @@ def _style_in(record: RecordedTrace) -> EventStyle:
 
 async def _feed_answer(turn: UpstreamTurn, answer: UpstreamResponse, pipe: Pipe, written: list[bytes]) -> None:
     if is_json(answer):
-        written.append(pipe.write_events(await turn.read_response_as_events(answer)))
+        written += _all_output(pipe, pipe.write_events(await turn.read_response_as_events(answer)))
         return
     async for piece in answer.pieces():
-        written.append(pipe.feed(piece))
+        written += _all_output(pipe, pipe.feed(piece))
         if pipe.has_ended:
             return
-    written.append(pipe.finish())
+    written += _all_output(pipe, pipe.finish())
+
+
+def _all_output(pipe: Pipe, output: bytes) -> Iterator[bytes]:
+    """The output of a call of the pipe, and its backlog."""
+    yield output
+    while pipe.has_backlog:
+        yield pipe.write_backlog()
 
 
 def _fault_in(record: RecordedTrace) -> UpstreamFault | None:

@@ -132,7 +132,10 @@ class StreamedTurn:
             data = pipe.write_events(await turn.read_response_as_events(answer))
         else:
             flow = turn.body_flow(answer)
-            while not await flow(self._take_piece) and not pipe.has_ended and self._failure is None:
+            while not await flow(self._take_piece) and self._failure is None:
+                await self._write_backlog()
+                if pipe.has_ended:
+                    break
                 await self._sink.write(self._unwritten)
                 self._unwritten = b""
             data = b"" if pipe.has_ended or self._failure is not None else pipe.finish()
@@ -208,7 +211,7 @@ class StreamedTurn:
                 return True
             if not self._is_committed:
                 self._commit()
-            if self._sink.try_write(data):
+            if not self._pipe.has_backlog and self._sink.try_write(data):
                 return True
         self._unwritten = data
         return False
@@ -235,11 +238,22 @@ class StreamedTurn:
         self._log_entry.note_first_event()
         self._attempts.note_first_content(self._services.router.clock())
 
+    async def _write_backlog(self) -> None:
+        """Writes what the pipe has left over from a large answer. The last piece remains unwritten."""
+        while self._pipe.has_backlog:
+            if not self._is_committed:
+                self._commit()
+            await self._sink.write(self._unwritten)
+            self._unwritten = self._pipe.write_backlog()
+
     async def _end(self, data: bytes) -> None:
+        self._unwritten = self._pipe.join((self._unwritten, data))
+        del data  # it may be large
+        await self._write_backlog()
         self._is_ending = True
         self._is_holding_back = self._prepared_turn.is_held_back = False
         self._log_entry.note_first_event()
-        data = self._pipe.join((self._unwritten, data))
+        data, self._unwritten = self._unwritten, b""
         if data and self._pipe.is_holding_end and self._sink.try_write(data):
             data = b""  # the client has everything but the terminal event while the response is stored
         last, stored_turn = await record_turn(self._services, self._prepared_turn.turn, self._pipe)
@@ -403,6 +417,8 @@ async def record_abandoned_turn(services: GatewayContext, turn: UpstreamTurn, pi
     response: Response | None = None
     if pipe is not None:
         pipe.finish(error)
+        while pipe.has_backlog:
+            pipe.write_backlog()
         response = pipe.recorded_response
     if response is None or response.status != ResponseStatus.FAILED:
         failure = Error(code=error.code, message=error.message)

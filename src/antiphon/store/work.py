@@ -10,12 +10,14 @@ over.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 from msgspec import Struct
 
 from antiphon.store.conversations import ConversationAddition
 from antiphon.store.record import ResponseRecord
+
+MAX_EVENTS_BYTES: Final = 4 * 1024 * 1024  # events with so many bytes are read at once, and the batch that they end in
 
 
 class Work(Struct, frozen=True, kw_only=True):
@@ -40,6 +42,7 @@ class EventsAfter(Struct, frozen=True, kw_only=True):
 
     events: list[bytes]  # each as JSON; the number of the first is `after` + 1
     status: str  # of the response
+    has_more: bool = False  # whether more events are stored
 
 
 class QueueStats(Struct, frozen=True, kw_only=True):
@@ -118,9 +121,10 @@ class WorkStore(Protocol):
         has returned, and the next runner from `claim`. `ended`: the response exists and has no unfinished work."""
         ...
 
-    async def events_after(self, owner: str, id: str, after: int) -> EventsAfter | None:
-        """Returns the events after a number (-1: all), while the response is created and for as long as it is stored.
-        None: there is no such response. No event is repeated or omitted: a final status comes with the last events."""
+    async def events_after(self, owner: str, id: str, after: int, limit: int = MAX_EVENTS_BYTES) -> EventsAfter | None:
+        """Returns the events after a number (-1: from the first on), while the response is created and for as long as
+        it is stored; no more once they have `limit` bytes. None: there is no such response. No event is repeated or
+        omitted: a final status comes with the last events, unless there are more."""
         ...
 
     @property

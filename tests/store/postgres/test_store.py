@@ -24,7 +24,7 @@ from tests.store.stores import find_turn_by_call, find_turn_by_item, join_chain,
 from antiphon.errors import AntiphonError, ConfigError, StorageUnavailable
 from antiphon.store.conversations import ConversationEntry, StoredConversation
 from antiphon.store.interface import StoredTurn
-from antiphon.store.postgres.connections import ConnectionLimits, Connections, PooledConnection
+from antiphon.store.postgres.connections import LARGE_STATEMENT, ConnectionLimits, Connections, PooledConnection
 from antiphon.store.postgres.faults import startup_error, storage_unavailable
 from antiphon.store.postgres.migrations import MIGRATIONS, migrate
 from antiphon.store.postgres.store import PostgresStore
@@ -348,10 +348,27 @@ def test_saves_over_the_batch_limit_are_written_in_the_next_batch() -> None:
     uvloop.run(story())
 
 
+def test_large_statement_has_more_time() -> None:
+    """The same statement is aborted if it is small: it would be repeated for ever, and never be fast enough."""
+    limits = ConnectionLimits(statement_timeout=0.2, answer_timeout=0.5)
+
+    async def story() -> None:
+        connections = Connections(postgres_server.fresh_url(), limits)
+        await connections.open()
+        with pytest.raises(StorageUnavailable):
+            await connections.fetch("SELECT pg_sleep(0.6)")
+        assert len(await connections.fetch_unwrapped("SELECT pg_sleep(0.6)", size=3 * LARGE_STATEMENT)) == 1
+        with pytest.raises(asyncpg.QueryCanceledError):
+            await connections.fetch_unwrapped("SELECT pg_sleep(0.3)", size=LARGE_STATEMENT)
+        await connections.close()
+
+    uvloop.run(story())
+
+
 def test_saves_fail_if_the_writer_crashes() -> None:
     class Broken(Connections):
-        async def fetch_unwrapped(self, sql: str, *arguments: Any) -> list[Any]:
-            raise RuntimeError(sql, arguments)
+        async def fetch_unwrapped(self, sql: str, *arguments: Any, size: int = 0) -> list[Any]:
+            raise RuntimeError(sql, arguments, size)
 
     async def story() -> None:
         unforeseen: list[Any] = []

@@ -226,9 +226,9 @@ def test_concurrent_work_is_batched_and_keeps_its_order() -> None:
     class Counting(Connections):
         query_count = 0
 
-        async def fetch_unwrapped(self, sql: str, *arguments: Any) -> list[Any]:
+        async def fetch_unwrapped(self, sql: str, *arguments: Any, size: int = 0) -> list[Any]:
             self.query_count += sql != SEND_NOTIFICATION
-            return await super().fetch_unwrapped(sql, *arguments)
+            return await super().fetch_unwrapped(sql, *arguments, size=size)
 
     async def story() -> None:
         connections = Counting(postgres_server.fresh_url(), ConnectionLimits())

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from antiphon.errors import StorageUnavailable
+from antiphon.store.postgres.connections import extra_seconds
 from antiphon.store.postgres.faults import ENTRY_ERRORS, FAILURES, storage_unavailable
 
 
@@ -35,7 +36,7 @@ class BatchWriter(Generic[E, T]):
 
     def __init__(self, write: Callable[[Sequence[E]], Awaitable[Sequence[T]]], *, timeout: float | None = None) -> None:
         """`write` returns the result of each entry. It raises errors of PostgreSQL unchanged. `timeout` is how many
-        seconds a caller waits, also for the batches before its own."""
+        seconds a caller waits, also for the batches before its own; a large entry has more time."""
         self._timeout = timeout
         self._write_entries = write
         self._queue: deque[_QueuedEntry[E, T]] = deque()
@@ -48,7 +49,8 @@ class BatchWriter(Generic[E, T]):
         if self._task is None:
             self._task = asyncio.create_task(self._drain_queue())
         try:
-            async with asyncio.timeout(self._timeout):
+            timeout = None if self._timeout is None else self._timeout + extra_seconds(entry.size)
+            async with asyncio.timeout(timeout):
                 return await future
         except TimeoutError as error:
             raise storage_unavailable(error) from error

@@ -96,9 +96,22 @@ class Connections:
         except FAILURES as error:
             raise storage_unavailable(error) from error
 
-    async def fetch_unwrapped(self, sql: str, *arguments: Any) -> list[Any]:
-        """The same, but raises the original errors of asyncpg."""
-        return await self._run_query(lambda connection: connection.fetch(sql, *arguments))
+    async def fetch_unwrapped(self, sql: str, *arguments: Any, size: int = 0) -> list[Any]:
+        """The same, but raises the original errors of asyncpg. With `size`, the bytes of the arguments, a large
+        statement has more time."""
+        seconds = extra_seconds(size)
+        if not seconds:
+            return await self._run_query(lambda connection: connection.fetch(sql, *arguments))
+        timeout = self._limits.statement_timeout + seconds
+
+        async def query(connection: Any) -> list[Any]:
+            async with connection.transaction():
+                await connection.execute(f"SET LOCAL statement_timeout = {timeout * 1000:.0f}")
+                rows: list[Any] = await connection.fetch(sql, *arguments, timeout=timeout)
+                return rows
+
+        async with asyncio.timeout(self._limits.answer_timeout + seconds):
+            return await self._run_with_retry(query)
 
     async def run_transaction(self, query: Callable[[Any], Awaitable[T]]) -> T:
         """Runs a function with several statements in one transaction, and returns its result."""
@@ -186,11 +199,17 @@ class Connections:
         await connection.fetch(CONFIGURE_SESSION, f"{self._limits.statement_timeout * 1000:.0f}")
 
 
+def extra_seconds(size: int) -> float:
+    """The time that a statement with so many bytes has beyond the usual one."""
+    return size / LARGE_STATEMENT if size > LARGE_STATEMENT else 0.0
+
+
 async def _keep_session_state(connection: Any) -> None:
     """Skips the reset of a connection: no query here changes the state of its session."""
 
 
 RETRY_INTERVAL: Final = 0.1  # seconds between two attempts to connect
+LARGE_STATEMENT: Final = 2 * 1024 * 1024  # bytes; a larger statement has a second more for each of these
 MAX_IDLE_SECONDS: Final = 60.0  # then an idle connection is closed; less than the timeouts of network devices
 
 #: After these errors a connection may still be busy, or its server is read-only: it is not used again.

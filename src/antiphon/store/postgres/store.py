@@ -158,7 +158,8 @@ class PostgresStore(PostgresWork, PostgresConversations, PostgresUsage):
         await self._connections.close()
 
     async def _write_saves(self, saves: Sequence[SaveResponse]) -> list[None]:
-        await self._connections.fetch_unwrapped(SAVE_RESPONSES, *save_columns(saves))
+        size = sum(save.size for save in saves)
+        await self._connections.fetch_unwrapped(SAVE_RESPONSES, *save_columns(saves), size=size)
         return [None] * len(saves)
 
     async def _save_with_addition(self, save: SaveResponse, addition: ConversationAddition) -> None:

@@ -30,7 +30,7 @@ from antiphon.store.postgres.response_rows import (
     save_columns,
 )
 from antiphon.store.record import ResponseRecord
-from antiphon.store.work import EventsAfter, QueueStats, Work
+from antiphon.store.work import MAX_EVENTS_BYTES, EventsAfter, QueueStats, Work
 
 
 class PostgresWork:
@@ -127,18 +127,20 @@ class PostgresWork:
         [[has_ended]] = rows
         return "ended" if has_ended is None else "cancelled" if has_ended else "requested"
 
-    async def events_after(self, owner: str, id: str, after: int) -> EventsAfter | None:
+    async def events_after(self, owner: str, id: str, after: int, limit: int = MAX_EVENTS_BYTES) -> EventsAfter | None:
         after = min(max(after, -1), MAX_EVENT_NUMBER)
-        rows = await self._connections.fetch(SELECT_EVENTS, owner.encode(), id.encode(), after)
+        rows = await self._connections.fetch(SELECT_EVENTS, owner.encode(), id.encode(), after, limit)
         if not rows:
             return None
         events: list[bytes] = []
+        size = 0
         for _, first_number, sizes, content in rows:
             if first_number is not None:
+                size += len(content)
                 events += unpack_events_after(
                     after, EventBatch(first_number=first_number, sizes=sizes, content=content)
                 )
-        return EventsAfter(events=events, status=rows[0][0].decode())
+        return EventsAfter(events=events, status=rows[0][0].decode(), has_more=size >= limit)
 
     @property
     def change_counter(self) -> int:
@@ -154,7 +156,8 @@ class PostgresWork:
 
     async def _write_enqueues(self, enqueues: Sequence[Enqueue]) -> list[None]:
         requests = [enqueue.request for enqueue in enqueues]
-        await self._connections.fetch_unwrapped(ENQUEUE_WORK, *save_columns(enqueues), requests)
+        size = sum(enqueue.size for enqueue in enqueues)
+        await self._connections.fetch_unwrapped(ENQUEUE_WORK, *save_columns(enqueues), requests, size=size)
         self._notify(None)
         return [None] * len(enqueues)
 
@@ -162,7 +165,9 @@ class PostgresWork:
         """Returns, for each append, the next event number before it, or None if the runner does not hold the work. The
         events were saved if that number is their first."""
         rows = await self._connections.fetch_unwrapped(
-            APPEND_EVENTS, *zip(*(append.row for append in appends), strict=True)
+            APPEND_EVENTS,
+            *zip(*(append.row for append in appends), strict=True),
+            size=sum(append.size for append in appends),
         )
         for append in appends:
             self._notify(append.id.decode())
@@ -187,7 +192,8 @@ class PostgresWork:
         return FinishOutcome(rows[0][2]) if rows else None
 
     async def _write_finishes(self, finishes: Sequence[Finish]) -> list[FinishOutcome | None]:
-        rows = await self._connections.fetch_unwrapped(FINISH_WORK, *self._finish_arguments(finishes))
+        size = sum(finish.size for finish in finishes)
+        rows = await self._connections.fetch_unwrapped(FINISH_WORK, *self._finish_arguments(finishes), size=size)
         for finish in finishes:
             self._notify(finish.id.decode())
         outcomes = {id: FinishOutcome(next_event) for id, _, next_event in rows}
@@ -438,16 +444,19 @@ WITH response AS MATERIALIZED (
 SELECT is_over FROM response LEFT JOIN open USING (seq)
 """
 
-# Starts with the batch that has the first wanted event.
+# Starts with the batch that has the first wanted event, and ends with the batch that reaches the limit.
 SELECT_EVENTS: Final = """
 SELECT status, batch.first, batch.sizes, batch.content FROM antiphon_responses AS response
 LEFT JOIN LATERAL (
-    SELECT * FROM antiphon_events AS batch WHERE batch.seq = response.seq AND batch.first >= coalesce(
-        (
-            SELECT max(first) FROM antiphon_events AS before
-            WHERE before.seq = response.seq AND before.first <= $3::bigint + 1
-        ), 0
-    )
+    SELECT first, sizes, content FROM (
+        SELECT *, sum(octet_length(content)) OVER (ORDER BY first) - octet_length(content) AS before
+        FROM antiphon_events AS batch WHERE batch.seq = response.seq AND batch.first >= coalesce(
+            (
+                SELECT max(first) FROM antiphon_events AS before
+                WHERE before.seq = response.seq AND before.first <= $3::bigint + 1
+            ), 0
+        )
+    ) AS counted WHERE before < $4::bigint
 ) AS batch ON true
 WHERE owner = $1 AND id = $2 ORDER BY batch.first
 """

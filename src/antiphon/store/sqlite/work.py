@@ -25,7 +25,7 @@ from antiphon.store.sqlite.responses import (
 )
 from antiphon.store.sqlite.threads import ReaderThreads, WriterThread
 from antiphon.store.sqlite.work_writes import Append, Enqueue, Finish, encode_json
-from antiphon.store.work import EventsAfter, QueueStats, Work
+from antiphon.store.work import MAX_EVENTS_BYTES, EventsAfter, QueueStats, Work
 
 T = TypeVar("T")
 
@@ -104,9 +104,11 @@ class SqliteWork:
             partial(_cancel, owner=owner.encode(), id=id.encode(), row=row, now=self._now), id
         )
 
-    async def events_after(self, owner: str, id: str, after: int) -> EventsAfter | None:
+    async def events_after(self, owner: str, id: str, after: int, limit: int = MAX_EVENTS_BYTES) -> EventsAfter | None:
         after = min(max(after, -1), MAX_EVENT_NUMBER)
-        return await self._readers.run_query(partial(_events_after, owner=owner.encode(), id=id.encode(), after=after))
+        return await self._readers.run_query(
+            partial(_events_after, owner=owner.encode(), id=id.encode(), after=after, limit=limit)
+        )
 
     @property
     def change_counter(self) -> int:
@@ -205,16 +207,14 @@ def _cancel_work(cursor: apsw.Cursor, seq: int, row: Row) -> None:
 # Reads
 
 
-def _events_after(cursor: apsw.Cursor, owner: bytes, id: bytes, after: int) -> EventsAfter | None:
-    [(status, first_number, sizes, content)] = fetch(cursor, SELECT_EVENTS, owner, id, after)
+def _events_after(cursor: apsw.Cursor, owner: bytes, id: bytes, after: int, limit: int) -> EventsAfter | None:
+    [(status, first_number, sizes, content)] = fetch(cursor, SELECT_EVENTS, owner, id, after, limit)
     if status is None:
         return None
-    events = (
-        []
-        if first_number is None
-        else unpack_events_after(after, EventBatch(first_number=first_number, sizes=sizes, content=content))
-    )
-    return EventsAfter(events=events, status=status.decode())
+    if first_number is None:
+        return EventsAfter(events=[], status=status.decode())
+    batch = EventBatch(first_number=first_number, sizes=sizes, content=content)
+    return EventsAfter(events=unpack_events_after(after, batch), status=status.decode(), has_more=len(content) >= limit)
 
 
 def _lease_holders(cursor: apsw.Cursor) -> list[str]:
@@ -263,10 +263,18 @@ SELECT_CANCELLABLE: Final = f"""
     SELECT r.seq, coalesce(has_ended, 1), next_event = 0 AND {IS_FREE}
     FROM responses AS r LEFT JOIN work AS w ON w.seq = r.seq WHERE owner = ?2 AND r.id = ?3
 """
-# Starts with the batch that has the first wanted event.
+# Starts with the batch that has the first wanted event, and ends with the batch that reaches the limit.
 SELECT_EVENTS: Final = """
     WITH response AS (SELECT seq, status FROM responses WHERE owner = ?1 AND id = ?2),
-    start AS (SELECT seq, max(first) AS first FROM events WHERE seq = (SELECT seq FROM response) AND first <= ?3 + 1)
+    start AS (SELECT seq, max(first) AS first FROM events WHERE seq = (SELECT seq FROM response) AND first <= ?3 + 1),
+    sizes AS (
+        SELECT first, length(content) AS size FROM events
+        WHERE seq = (SELECT seq FROM start) AND first >= (SELECT first FROM start)
+    ),
+    rest AS (
+        SELECT min(first) AS first
+        FROM (SELECT first, sum(size) OVER (ORDER BY first) - size AS before FROM sizes) WHERE before >= ?4
+    )
     SELECT
         (SELECT status FROM response),
         min(first),
@@ -274,7 +282,9 @@ SELECT_EVENTS: Final = """
         CAST(group_concat(content, '') AS BLOB)
     FROM (
         SELECT first, sizes, content FROM events AS e
-        WHERE e.seq = (SELECT seq FROM start) AND e.first >= (SELECT first FROM start) ORDER BY e.first
+        WHERE e.seq = (SELECT seq FROM start) AND e.first >= (SELECT first FROM start)
+            AND e.first < coalesce((SELECT first FROM rest), e.first + 1)
+        ORDER BY e.first
     )
 """
 # Runners call this often: of all open work, only the oldest response is read.

@@ -1,0 +1,167 @@
+"""`gateway/event_lines`: the stored form of events. Long texts are stored once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+from tests.store.store_setups import STORE_SETUPS, StoreSetup
+from tests.store.stores import record
+
+from antiphon.gateway.event_lines import LONG_TEXT, REFERENCE_MARK, EventLineWriter, StoredEventReader
+from antiphon.protocol.codec import decode_event
+from antiphon.protocol.content import OutputText, ReasoningText, Refusal, SummaryText
+from antiphon.protocol.events import (
+    ArgumentsDone,
+    ContentPartDone,
+    CustomInputDone,
+    ItemDone,
+    OutputTextDone,
+    ReasoningDone,
+    RefusalDone,
+    ResponseCompleted,
+    StreamEvent,
+    SummaryTextDone,
+)
+from antiphon.protocol.items import CustomToolCall, FunctionCall, Message, Reasoning
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import Response, make_initial_response
+from antiphon.protocol.status import ItemStatus
+from antiphon.store.interface import Store
+
+pytestmark = pytest.mark.io
+RESPONSE: Response = make_initial_response(Request(model="m"), id="resp_1", created_at=1)
+
+
+def answer(text: str, *, at: int = 0) -> list[StreamEvent]:
+    """The last events of an answer that is one text."""
+    part = OutputText(text=text, annotations=[], logprobs=[])
+    item = Message(id="msg_1", status=ItemStatus.COMPLETED, role="assistant", content=[part])
+    return [
+        OutputTextDone(sequence_number=at, item_id="msg_1", output_index=0, content_index=0, text=text),
+        ContentPartDone(sequence_number=at + 1, item_id="msg_1", output_index=0, content_index=0, part=part),
+        ItemDone(sequence_number=at + 2, output_index=0, item=item),
+        ResponseCompleted(sequence_number=at + 3, response=replace(RESPONSE, status="completed", output=[item])),
+    ]
+
+
+def lines_of(events: list[StreamEvent]) -> list[bytes]:
+    writer = EventLineWriter(RESPONSE)
+    for event in events:
+        assert writer.feed(event)
+    return writer.take_lines()
+
+
+async def read_all(store: Store, after: int = -1) -> list[StreamEvent]:
+    reader = StoredEventReader(store, "anna", "resp_1")
+    events: list[StreamEvent] = []
+    while True:
+        page = await reader.read_after(after + len(events))
+        assert page is not None
+        events += map(decode_event, page.lines)
+        if not page.has_more:
+            return events
+
+
+async def store_lines(store: Store, lines: list[bytes]) -> None:
+    await store.enqueue("anna", replace(record("resp_1"), status="queued"), [], b"{}")
+    await store.claim("r1", 600, 1)
+    for number, line in enumerate(lines):
+        assert await store.append("r1", "resp_1", number, [line], "in_progress")
+
+
+def run_with(kind: str, law: Callable[[StoreSetup], Awaitable[None]]) -> None:
+    async def run_law() -> None:
+        async with STORE_SETUPS[kind]() as setup:
+            await law(setup)
+
+    asyncio.run(run_law())
+
+
+@pytest.mark.parametrize("kind", STORE_SETUPS)
+def test_long_text_is_stored_once_and_read_in_every_event(kind: str) -> None:
+    events = answer('x"\n' * LONG_TEXT)
+    lines = lines_of(events)
+    assert [len(line) > LONG_TEXT for line in lines] == [True, False, False, False]
+
+    async def law(setup: StoreSetup) -> None:
+        await store_lines(setup.store, lines)
+        assert await read_all(setup.store) == events
+        for after in range(4):  # also without the event that has the text
+            assert await read_all(setup.store, after) == events[after + 1 :]
+
+    run_with(kind, law)
+
+
+def test_short_texts_are_stored_in_every_event() -> None:
+    events = answer("x" * (LONG_TEXT - 1))
+    assert list(map(decode_event, lines_of(events))) == events
+
+
+def test_equal_text_of_another_part_is_no_reference() -> None:
+    """Only the same text is stored once; a comparison of long texts would cost more than it saves."""
+    other = OutputText(text="".join(["y"] * LONG_TEXT), annotations=[], logprobs=[])
+    [_, *repeated] = answer("y" * LONG_TEXT)
+    done = RefusalDone(sequence_number=0, item_id="m", output_index=0, content_index=0, refusal="z" * LONG_TEXT)
+    part = ContentPartDone(sequence_number=1, item_id="m", output_index=0, content_index=1, part=other)
+    assert decode_event(lines_of([done, part])[1]) == part
+    assert all(REFERENCE_MARK not in line for line in lines_of(repeated))
+
+
+def test_every_kind_of_text_is_found_again() -> None:
+    text = "é" * LONG_TEXT
+    in_part: dict[str, Any] = {"item_id": "i", "output_index": 0, "content_index": 0}
+    in_summary: dict[str, Any] = {"item_id": "i", "output_index": 0, "summary_index": 0}
+    in_item: dict[str, Any] = {"item_id": "i", "output_index": 0}
+    reasoning = Reasoning(
+        id="i", status=ItemStatus.COMPLETED, summary=[SummaryText(text=text)], content=[ReasoningText(text=text)]
+    )
+    message = Message(id="i", status=ItemStatus.COMPLETED, role="assistant", content=[Refusal(refusal=text)])
+    call = FunctionCall(id="i", status=ItemStatus.COMPLETED, call_id="c", name="f", arguments=text)
+    custom_call = CustomToolCall(id="i", status=ItemStatus.COMPLETED, call_id="c", name="f", input=text)
+    cases: list[tuple[StreamEvent, object]] = [
+        (ReasoningDone(sequence_number=0, text=text, **in_part), reasoning),
+        (SummaryTextDone(sequence_number=0, text=text, **in_summary), reasoning),
+        (RefusalDone(sequence_number=0, refusal=text, **in_part), message),
+        (ArgumentsDone(sequence_number=0, arguments=text, **in_item), call),
+        (CustomInputDone(sequence_number=0, input=text, **in_item), custom_call),
+    ]
+    for done, item in cases:
+        events = [done, ItemDone(sequence_number=1, output_index=0, item=item)]  # type: ignore[arg-type]
+
+        async def law(setup: StoreSetup, events: list[StreamEvent] = events) -> None:
+            lines = lines_of(events)
+            assert REFERENCE_MARK in lines[1]
+            await store_lines(setup.store, lines)
+            assert await read_all(setup.store) == events
+
+        run_with("sqlite", law)
+
+
+def test_text_that_looks_like_a_reference_stays_as_it_is() -> None:
+    text = '{"antiphon:text_of_event":0}'
+    events = answer(text)
+
+    async def law(setup: StoreSetup) -> None:
+        await store_lines(setup.store, lines_of(events))
+        assert await read_all(setup.store) == events
+
+    run_with("sqlite", law)
+
+
+def test_reference_to_a_missing_event_is_an_empty_text() -> None:
+    """As when the response is deleted between two queries."""
+    line = msgspec.json.encode({"type": "response.output_text.done", "text": {"antiphon:text_of_event": 7}})
+
+    async def law(setup: StoreSetup) -> None:
+        await store_lines(setup.store, [line])
+        page = await StoredEventReader(setup.store, "anna", "resp_1").read_after(-1)
+        assert page is not None
+        assert msgspec.json.decode(page.lines[0])["text"] == ""
+        assert await StoredEventReader(setup.store, "anna", "resp_2").read_after(-1) is None
+
+    run_with("sqlite", law)
