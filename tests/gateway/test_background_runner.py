@@ -214,7 +214,7 @@ def test_event_log_writes_a_large_event_alone() -> None:
 
 def test_large_answer_is_stored_and_read_whole(lab: Lab) -> None:
     """In the background and streamed; its last events are larger than what is written at once."""
-    text = ["é" * 10_000] * 300
+    text = ["é" * 10_000] * 80
     lab.says["large"] = turn(testing.text(*text), testing.usage(5, 2))
     id = lab.begin(input="large")
     response = lab.wait(id)
@@ -249,7 +249,7 @@ def test_finished_job_is_not_kept_in_memory(lab: Lab) -> None:
 
 def test_client_that_leaves_a_large_answer_leaves_a_whole_record(lab: Lab) -> None:
     """The upstream has ended, and the last events wait for the client."""
-    text = ["x" * 10_000] * 2000
+    text = ["x" * 10_000] * 1000
     lab.says["large"] = turn(testing.text(*text), testing.usage(5, 2))
     with lab.reading("POST", "/v1/responses", json={"model": "mock-1", "input": "large", "stream": True}) as events:
         id = next(events).response.id  # type: ignore[union-attr]
