@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import cast
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -14,8 +17,10 @@ from antiphon.dialects import responses
 from antiphon.dialects.common.server_turn import StreamReader
 from antiphon.dialects.responses.stream_out import MESSAGE_END, with_complete_usage
 from antiphon.errors import StorageUnavailable, UpstreamFault
+from antiphon.gateway.context import GatewayContext
 from antiphon.gateway.pipe import LOSSES_EVENT, MAX_OUTPUT_BYTES, Pipe
 from antiphon.gateway.preparation import prepare_request
+from antiphon.gateway.run_turn import record_abandoned_turn
 from antiphon.gateway.turn import UpstreamTurn
 from antiphon.protocol.codec import decode_event, decode_request
 from antiphon.protocol.content import OutputText
@@ -24,9 +29,10 @@ from antiphon.protocol.fold import fold_events, replay_response
 from antiphon.protocol.grammar import Violation, find_violations
 from antiphon.protocol.items import Message
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.response import make_initial_response
+from antiphon.protocol.response import Response, make_initial_response
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.status import ItemStatus
+from antiphon.store.interface import StoredTurn
 
 CHUNKS = [
     {"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]},
@@ -429,3 +435,29 @@ def test_events_after_a_backlog_keep_their_order() -> None:
     outputs = [pipe.feed(stream[: stream.rindex(b"data: [DONE]")])]
     outputs += all_output(pipe, pipe.finish())
     assert not find_violations(read(b"".join(outputs)))
+
+
+def test_abandoned_large_answer_is_recorded_whole() -> None:
+    """The client left while the last events waited for it."""
+    saved: list[Response] = []
+
+    class SavingRecorder:
+        has_started = False
+
+        async def save(self, response: Response) -> StoredTurn:
+            saved.append(response)
+            return StoredTurn(id=response.id, input=b"", output=b"")
+
+    prepared = prepare_request(decode_request(ASKED), target().plan_translation())
+    stamps = Stamps(lambda prefix: prefix, lambda: 1)
+    turn = UpstreamTurn(prepared, target(), stamps, None, recorder=SavingRecorder())
+    pipe = turn.make_pipe(responses.EventsFromHub(prepared.request))
+    size = 3 * MAX_OUTPUT_BYTES // 1000 * 1000
+    pipe.feed(large_stream(size))
+    assert pipe.has_backlog
+    asyncio.run(record_abandoned_turn(cast(GatewayContext, None), turn, pipe))
+    [response] = saved
+    [message] = response.output
+    assert (response.status, response.error and response.error.code) == ("failed", "client_disconnected")
+    assert isinstance(message, Message)
+    assert [len(part.text) for part in message.content if isinstance(part, OutputText)] == [size]
