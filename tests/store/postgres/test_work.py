@@ -337,9 +337,9 @@ def test_commits_of_work_do_not_notify() -> None:
         statements: list[str] = []
 
         class Recording(Connections):
-            async def fetch_unwrapped(self, sql: str, *arguments: Any) -> list[Any]:
+            async def fetch_unwrapped(self, sql: str, *arguments: Any, size: int = 0) -> list[Any]:
                 statements.append(sql)
-                return await super().fetch_unwrapped(sql, *arguments)
+                return await super().fetch_unwrapped(sql, *arguments, size=size)
 
         connections = Recording(postgres_server.fresh_url(), ConnectionLimits())
         await connections.open()
