@@ -27,6 +27,7 @@ from antiphon.config import (
     UpstreamConfig,
 )
 from antiphon.errors import ProfileError
+from antiphon.gateway.upstreams import UpstreamAddress
 from antiphon.testing import ChatServer, Gate, turn
 
 pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
@@ -222,3 +223,14 @@ def test_configuration_that_cannot_be_used_changes_nothing(two_servers: Any, tmp
         with pytest.raises(ProfileError):
             gateway.app.apply_config(Config(upstreams=[upstream(two_servers[1], profile=str(tmp_path / "no.toml"))]))
         assert text_of(gateway.post({"model": "m", "input": "Go."})) == "old"
+
+
+def test_server_with_the_name_of_an_embedded_model_is_asked_itself(two_servers: Any) -> None:
+    old, new = two_servers
+    embedded = UpstreamConfig(name="local", dialect="chat", models=["m"], embedded=True)
+    addresses = {"local": UpstreamAddress(base_url=old.base_url)}
+    with running(Config(upstreams=[embedded]), addresses=addresses) as gateway:
+        gateway.app.apply_config(Config(upstreams=[embedded], server=ServerConfig(max_tools=5)))
+        assert text_of(gateway.post({"model": "m", "input": "Go."})) == "old"
+        gateway.app.apply_config(Config(upstreams=[upstream(new, "local")]))
+        assert text_of(gateway.post({"model": "m", "input": "Go."})) == "new"

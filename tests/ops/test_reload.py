@@ -127,12 +127,17 @@ def test_problem_of_a_reload_is_reported_and_the_next_one_works(
             "the upstream 'local': the embedded model needs a restart",
         ),
         (
+            Config(upstreams=[UpstreamConfig(name="local", dialect="chat", embedded=True)]),
+            Config(upstreams=[UpstreamConfig(name="local", dialect="chat", embedded="embeddings", profile="chat")]),
+            "the upstream 'local': the embedded model needs a restart",
+        ),
+        (
             Config(upstreams=[LAB]),
             Config(upstreams=[UpstreamConfig(name="own", dialect="responses", agent="a:b")]),
             "the upstream 'own': a new agent needs a restart",
         ),
     ],
-    ids=["public address without keys", "embedded model", "agent"],
+    ids=["public address without keys", "embedded model", "another embedded model", "agent"],
 )
 def test_configuration_that_needs_a_restart_is_refused_as_a_whole(
     start: Callable[..., Reloading], current: Config, new: Config, problem: str

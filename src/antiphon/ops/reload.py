@@ -155,10 +155,10 @@ def _stamp(file: Path) -> tuple[int, int, int] | None:
 
 def _check_children(current: Config, new: Config) -> None:
     """Refuses the embedded model and agents that were not started with the gateway."""
-    started_names = {upstream.name for upstream in current.upstreams if upstream.embedded}
+    started_models = {(upstream.name, upstream.embedded) for upstream in current.upstreams}
     started_agents = {upstream.agent for upstream in current.upstreams}
     for upstream in new.upstreams:
-        if upstream.embedded and upstream.name not in started_names:
+        if upstream.embedded and (upstream.name, upstream.embedded) not in started_models:
             raise ConfigError(f"the upstream {upstream.name!r}: the embedded model needs a restart of the gateway")
         if upstream.agent not in started_agents and upstream.agent is not None:
             raise ConfigError(f"the upstream {upstream.name!r}: a new agent needs a restart of the gateway")

@@ -152,7 +152,9 @@ class Services:
 
     def make_routes(self, config: Config) -> Routes:
         """The routes of a new configuration. It reads files and changes nothing, so another thread may call it."""
-        return Routes(config, self._environ, self._addresses, self.current.routes)
+        embedded_names = {upstream.name for upstream in config.upstreams if upstream.embedded}
+        addresses = {name: address for name, address in self._addresses.items() if name in embedded_names}
+        return Routes(config, self._environ, addresses, self.current.routes)
 
     def reconfigure(self, config: Config, routes: Routes) -> Services:
         """Makes services for a new configuration, which new turns use."""
