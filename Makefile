@@ -11,7 +11,7 @@ LONG := 900
 export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: install run test coverage test-fast test-within test-clients test-probe test-faults test-recordings test-extension test-vscode test-install test-embeddings test-shells \
-	test-autobahn test-docs docs docs-serve editor check check-containers fix soak bench-hub bench-producer bench bench-against bench-peers bench-dialects bench-streams \
+	test-autobahn test-docs docs docs-serve editor check check-containers release-check fix soak bench-hub bench-producer bench bench-against bench-peers bench-dialects bench-streams \
 	bench-store bench-client lock clean
 
 # Installs the pinned packages. tools/install.py does nothing if the virtualenv has this interpreter and these pins.
@@ -146,6 +146,11 @@ check: install
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Builds the files of a release into dist, twice, and checks them: equal builds, metadata, contents, licences, an SBOM, and
+# the quick start from the wheel in a clean environment. Takes some minutes.
+release-check: install
+	$(BIN)/python tools/release.py --quick-start
 
 # Checks the Dockerfile and the Kubernetes manifests.
 check-containers: .containers/installed
