@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.running import one_upstream, running, until
+from tests.websocket_client import open_websocket
 
 from antiphon import testing
 from antiphon.config import Config, ServerConfig, StoreConfig
@@ -40,6 +41,19 @@ def test_answer_names_the_default_model(path: str, members: dict[str, Any]) -> N
             [line] = gateway.requests(1)
         assert [received.json["model"] for received in upstream.received] == ["mock-1"]
     assert (answer.status_code, answer.json()["model"], line["model"]) == (200, "mock-1", "mock-1")
+
+
+@pytest.mark.parametrize("members", [{}, {"model": ""}, {"model": None}], ids=["absent", "empty", "null"])
+def test_websocket_uses_the_default_model(members: dict[str, Any]) -> None:
+    with ChatServer([HELLO]) as upstream:
+        with running(with_default(one_upstream(upstream.base_url), "mock-1")) as gateway:
+            with open_websocket(gateway.port, "/v1/responses") as client:
+                client.send({"type": "response.create", "input": "Hi", **members})
+                event = client.receive_json()
+                while event["type"] != "response.completed":
+                    event = client.receive_json()
+        assert [received.json["model"] for received in upstream.received] == ["mock-1"]
+    assert event["response"]["model"] == "mock-1"
 
 
 @pytest.mark.parametrize("path", BODIES)

@@ -266,15 +266,21 @@ CASES: dict[str, tuple[str, dict[str, Any], list[str], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.parametrize("is_stream", [False, True])
 @pytest.mark.parametrize("name", CASES)
-def test_openai_gets_only_members_that_it_knows(name: str) -> None:
+def test_openai_gets_only_members_that_it_knows(name: str, is_stream: bool) -> None:
     path, body, losses, members = CASES[name]
+    if is_stream and path == GEMINI:
+        path = "/v1beta/models/m:streamGenerateContent?alt=sse"
+    elif is_stream:
+        body = {**body, "stream": True}
     with ResponsesServer([HELLO], strict_fields=True) as upstream:
         config = one_upstream(upstream.base_url, dialect="responses", profile="openai")
         with running(config) as gateway:
             answer = gateway.post(body, path)
         [received] = upstream.received
     assert answer.status_code == 200, answer.text
+    assert "Hello." in answer.text
     reported = answer.headers.get("antiphon-losses", "")
     assert [loss for loss in losses if loss not in reported] == [], reported
     assert bool(reported) == bool(losses), reported

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -207,3 +208,91 @@ def test_content_part_of_unknown_type_is_refused_where_it_would_be_translated(
 def test_content_part_of_a_type_that_other_dialects_lack_is_a_loss(path: str, body: Any) -> None:
     with running(one_upstream("http://127.0.0.1:9/v1", dialect="ollama")) as gateway:
         assert gateway.post(body, path).status_code == 502  # the request was sent
+
+
+def with_limit(path: str, value: Any) -> dict[str, Any]:
+    match path:
+        case "/v1/responses":
+            return {**RESPONSES_BODY, "max_output_tokens": value}
+        case CHAT.path:
+            return {**CHAT.asked, "max_tokens": value}
+        case MESSAGES.path:
+            return {**MESSAGES.asked, "max_tokens": value}
+        case GEMINI.path:
+            return {**GEMINI.asked, "generationConfig": {"maxOutputTokens": value}}
+        case _:
+            message = {"role": "user", "content": "Hi"}
+            return {"model": "mock-1", "messages": [message], "stream": False, "options": {"num_predict": value}}
+
+
+FIELD_OF_LIMIT = {
+    RESPONSES_PATH: "max_output_tokens",
+    CHAT.path: "max_tokens",
+    MESSAGES.path: "max_tokens",
+    GEMINI.path: "generationConfig.maxOutputTokens",
+    "/api/chat": "options.num_predict",
+}
+REFUSED_LIMITS = [
+    *((path, value) for path in FIELD_OF_LIMIT for value in (1.5, "9", True, 2**31, 10**30, 0, -3)),
+    *((path, value) for path in (RESPONSES_PATH, MESSAGES.path, GEMINI.path) for value in (-1, -2)),
+    (CHAT.path, -2),
+]
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+@pytest.mark.parametrize(("path", "value"), REFUSED_LIMITS)
+def test_wrong_output_limit_is_refused_with_field_value_and_range(path: str, value: Any, is_stream: bool) -> None:
+    """REQ-8."""
+    body = with_limit(path, value)
+    field = FIELD_OF_LIMIT[path]
+    if is_stream and path == GEMINI.path:
+        path = GEMINI.stream_path
+    elif is_stream:
+        body["stream"] = True
+    with running(one_upstream("http://127.0.0.1:9/v1")) as gateway:
+        answer = gateway.post(body, path)
+    error = answer.json()["error"]
+    message = error if isinstance(error, str) else error["message"]
+    assert answer.status_code == 400
+    assert message.startswith(f"{field}: expected ")
+    assert f", got {json.dumps(value)}" in message
+
+
+TOOL_OUTPUT = {"type": "function_call_output", "call_id": "none", "output": "x"}
+REFUSALS: dict[str, tuple[str, dict[str, Any], list[str]]] = {
+    # The field, what came, and what is allowed.
+    "choice": (
+        CHAT.path,
+        {**CHAT.asked, **CHAT.tools, "tool_choice": CHAT_TOOL},
+        ["tool_choice", "get_time", "'get_weather'"],
+    ),
+    "required": (
+        CHAT.path,
+        {**CHAT.asked, "tool_choice": "required"},
+        ["tool_choice", "no tools", "at least one tool"],
+    ),
+    "part": (
+        CHAT.path,
+        {**CHAT.asked, "messages": [typed_message(hologram())]},
+        ["messages[0].content[0].type", "'hologram'", "'image_url'"],
+    ),
+    "system part": (
+        GEMINI.path,
+        {**GEMINI.asked, "systemInstruction": {"parts": [{"hologram": {}}]}},
+        ["systemInstruction.parts[0].hologram", "'hologram'", "'inlineData'"],
+    ),
+    "stream options": (CHAT.path, {**CHAT.asked, "stream_options": {}}, ["stream_options", "only with `stream: true`"]),
+    "output": (RESPONSES_PATH, {"model": "m", "input": [TOOL_OUTPUT]}, ["input[0]", "'none'", "call"]),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_refusal_names_the_field_what_came_and_what_is_allowed(name: str) -> None:
+    """ERR-3."""
+    path, body, words = REFUSALS[name]
+    with running(one_upstream("http://127.0.0.1:9/v1", dialect="messages")) as gateway:
+        answer = gateway.post(body, path)
+    message = answer.json()["error"]["message"]
+    assert answer.status_code == 400, answer.text
+    assert message.startswith(words[0])
+    assert [word for word in words if word not in message] == []

@@ -4,6 +4,7 @@ streamed, and may send the call and its result in the next turn (REQ-8)."""
 from __future__ import annotations
 
 import json
+from itertools import product
 from typing import Any
 
 import pytest
@@ -125,3 +126,46 @@ def test_client_gets_its_own_names_in_every_turn(client: str, server: str) -> No
                 path, body = request_of(client, name, [*asked(client), *continuation])
                 after = gateway.post(body, path)
                 assert after.status_code == 200, after.text
+
+
+SHAPES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    # What the tools look like around a function, and the members of a choice.
+    "custom": ({"type": "custom"}, {"type": "custom"}),
+    "namespace": ({"type": "function", "parameters": SCHEMA}, {"type": "function", "namespace": "my.tools"}),
+    "allowed": ({"type": "function", "parameters": SCHEMA}, {"type": "function"}),
+}
+
+#: OpenAI's server has namespaces of its own, which its fake does not know.
+SHAPED_PAIRS = [pair for pair in product(SHAPES, SERVERS) if pair != ("namespace", "responses")]
+
+
+def shaped_request(shape: str, name: str, items: list[Any]) -> dict[str, Any]:
+    """A request of a Responses client that allows one call of a tool."""
+    form, choice = SHAPES[shape]
+    tools: list[Any] = [{**form, "name": offered, "description": "A tool."} for offered in NAMES]
+    if shape == "namespace":
+        tools = [{"type": "namespace", "name": "my.tools", "description": "Tools.", "tools": tools}]
+    named: dict[str, Any] = {**choice, "name": name}
+    if shape == "allowed":
+        named = {"type": "allowed_tools", "mode": "required", "tools": [named]}
+    return {"model": MODEL, "input": items, "tools": tools, "tool_choice": named}
+
+
+@pytest.mark.parametrize(("shape", "server"), SHAPED_PAIRS)
+def test_custom_and_grouped_tools_keep_their_names(shape: str, server: str) -> None:
+    make_server, profile = SERVERS[server]
+    with make_server() as upstream:
+        with running(one_upstream(upstream.base_url, dialect=server, profile=profile)) as gateway:
+            for name in NAMES:
+                whole = gateway.post(shaped_request(shape, name, asked("responses")))
+                assert whole.status_code == 200, whole.text
+                [call] = [item for item in whole.json()["output"] if item["type"].endswith("_call")]
+                assert (call["name"], call.get("namespace")) == (name, "my.tools" if shape == "namespace" else None)
+                streamed = gateway.post({**shaped_request(shape, name, asked("responses")), "stream": True})
+                events = [json.loads(frame.data) for frame in sse.Decoder().feed(streamed.content) if frame.event]
+                assert [item["name"] for item in events[-1]["response"]["output"] if "name" in item] == [name]
+                output = {"type": f"{call['type']}_output", "call_id": call["call_id"], "output": "ok"}
+                items = [*asked("responses"), *whole.json()["output"], output]
+                after = gateway.post(shaped_request(shape, name, items))
+                assert after.status_code == 200, after.text
+        assert not upstream.refusals

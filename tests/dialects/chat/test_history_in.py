@@ -391,3 +391,15 @@ def test_errors_name_the_path_and_the_expected_value_ERR3(message: Json, kind: t
     assert caught.value.param == param
     assert param in caught.value.message
     assert "expected" in caught.value.message
+
+
+def test_name_in_a_tool_result_is_no_loss() -> None:
+    """It repeats the name of the call."""
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    messages = [
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "name": "f", "content": "x"},
+    ]
+    _, losses = request_to_hub(json.dumps({"model": "m", "messages": messages}).encode())
+    assert not losses
