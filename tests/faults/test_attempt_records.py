@@ -51,6 +51,13 @@ FAILED_AFTER_OPENING = exactly(
     HEAD, sse.encode_frame("message_start", codec.encode(OPENING)), error_event(), end("fin")
 )
 ANSWER = turn(testing.text("Second."), testing.usage(7, 3))
+#: What commits an answer in the dialects that have an opening.
+OPENINGS = {
+    "responses": b"event: response.created",
+    "chat": b'"role":"assistant"',
+    "messages": b"event: message_start",
+    "websocket": b'"type":"response.created"',
+}
 
 
 @contextmanager
@@ -88,6 +95,7 @@ def test_losing_attempt_leaks_nothing_into_the_answer(client: str, tmp_path: Pat
     assert b"Second." in received
     assert b"LEAKED" not in received
     assert b"4242" not in received
+    assert client not in OPENINGS or received.count(OPENINGS[client]) == 1
 
 
 def received_bytes(gateway: Running, client: str) -> Iterator[bytes]:
