@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: install run test coverage test-fast test-within test-clients test-probe test-faults test-recordings test-extension test-vscode test-install test-embeddings test-shells \
 	test-autobahn test-docs docs docs-serve editor check check-containers release-check fix soak bench-hub bench-producer bench bench-against bench-peers bench-dialects bench-streams \
-	bench-store bench-client lock clean
+	bench-store bench-background bench-retention capacity bench-client lock clean
 
 # Installs the pinned packages. tools/install.py does nothing if the virtualenv has this interpreter and these pins.
 install:
@@ -238,6 +238,19 @@ bench-streams: .perf/python/installed .perf/bin/loadgen .perf/bin/mock_upstream 
 # Measures the cost of stored responses, of long chains and of idle WebSockets; takes a quarter of an hour.
 bench-store: install .perf/bin/loadgen .perf/bin/mock_upstream
 	PYTHONPATH=. $(BIN)/python bench/store.py --rounds $(ROUNDS) --write
+
+# Compares the rate of background responses with that of another commit: make bench-background COMMIT=main ROUNDS=15.
+bench-background: install .perf/bin/loadgen .perf/bin/mock_upstream
+	PYTHONPATH=. $(BIN)/python bench/store.py --stores sqlite,postgres --against $(COMMIT) --rounds $(ROUNDS) --share 0.4 --write
+
+# Measures stored requests while retention deletes a million old responses; about five minutes for each store.
+STORES ?= sqlite,postgres
+bench-retention: install .perf/bin/loadgen .perf/bin/mock_upstream
+	PYTHONPATH=. $(BIN)/python bench/retention.py --stores $(STORES) --write
+
+# Measures what a core of a gateway and of PostgreSQL can do, and writes the tables of docs/scaling.md.
+capacity: install .perf/bin/loadgen .perf/bin/mock_upstream
+	PYTHONPATH=. $(BIN)/python bench/capacity.py --write
 
 # Measures the cost of reading a stream with `antiphon.client` in comparison with the openai SDK; takes a minute.
 bench-client: install

@@ -18,16 +18,23 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench import background, chains, commits, report, workloads
-from bench.processes import cpu_us, rss_kib, tree
-from bench.servers import Cores, Server, running, start_on_cores
-from bench.targets import SQLITE, Target, antiphon
+from bench.processes import cpu_us, rss_kib
+from bench.servers import Server, running, start_on_cores
+from bench.store_gateways import (
+    Gateway,
+    Measurement,
+    fresh_url,
+    make_target,
+    measure,
+    require_listening,
+    running_gateways,
+)
+from bench.targets import antiphon
 from bench.workloads import Workload
-from msgspec import Struct
 from msgspec.structs import replace
 
 PARTS = ("cost", "chain", "background", "sockets")
@@ -109,32 +116,10 @@ Idle clients of one process with SQLite, for {hold} s, with a ping every 30 s. M
 """
 
 
-class Measurement(Struct, frozen=True, kw_only=True):
-    """The figures of one gateway with one workload in one round."""
-
-    cpu_us: float  # CPU time of the gateway per successful request
-    database_us: float  # CPU time of the database per successful request
-    rate: float  # responses per second
-    p50_ms: float
-    p99_ms: float
-    errors: int
-
-
 Measurements = dict[tuple[str, str, bool], list[Measurement]]  # by gateway, workload and `store`, one per round
 
 
 BackgroundRuns = dict[tuple[str, str], list[background.BackgroundRun]]  # by gateway and workload, one per round
-
-
-class Gateway(Struct, frozen=True):
-    """A running gateway, and the process id of its database if the database is a separate process."""
-
-    server: Server
-    database: int | None
-
-    @property
-    def name(self) -> str:
-        return self.server.target.name
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -145,8 +130,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _compare_background(stores, args)
     load_before = os.getloadavg()[0]
     sections: dict[str, str] = {}
-    targets = [_target(name) for name in stores]
-    with tempfile.TemporaryDirectory() as folder, _running_gateways(targets, Path(folder)) as gateways:
+    targets = [make_target(name) for name in stores]
+    with tempfile.TemporaryDirectory() as folder, running_gateways(targets, Path(folder)) as gateways:
         if "cost" in parts:
             measurements = _measure_costs(gateways, args.rounds, args.share)
             sections["Stored responses"] = _render_costs(gateways, measurements, args.rounds)
@@ -186,73 +171,6 @@ def _raise_open_files_limit(files: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(files, hard)), hard))
 
 
-# Gateways and databases
-
-
-@contextmanager
-def _running_gateways(targets: list[Target], folder: Path) -> Iterator[list[Gateway]]:
-    database = _start_postgres() if any(map(_uses_postgres, targets)) else None
-    with running(targets, folder) as servers:
-        for server in servers:
-            _require_listening(server)
-        yield [Gateway(server, database if _uses_postgres(server.target) else None) for server in servers]
-
-
-def _uses_postgres(target: Target) -> bool:
-    return target.name.startswith("postgres")
-
-
-def _require_listening(server: Server) -> None:
-    if not server.wait_until_listening():
-        raise SystemExit(f"{server.target.name} did not start. Its log ends with:\n{server.read_log()[-2000:]}")
-
-
-def _target(name: str, checkout: commits.Checkout | None = None) -> Target:
-    """The gateway with a store; with a checkout, the gateway of that commit."""
-    workers = 2 if name.endswith("-2") else 1
-    cores = "one process on one core, everything else on the other" if workers == 1 else "two processes on both cores"
-    if name.startswith("postgres"):
-        store, description = (
-            _fresh_url(),
-            f"PostgreSQL {_postgres_version()}, on the core of the load generator; {cores}",
-        )
-    else:
-        store, description = SQLITE, f"SQLite; {cores}"
-    if checkout is None:
-        return antiphon(name, description, workers=workers, store=store)
-    return antiphon(
-        f"{name}-{checkout.id}",
-        f"{description}; {checkout.subject}",
-        workers=workers,
-        store=store,
-        source=checkout.source,
-        commit=checkout.id,
-    )
-
-
-def _start_postgres() -> int:
-    """Starts PostgreSQL on the core of the mock and the load generator, and returns its process id."""
-    from tests.store import postgres_server
-
-    postgres_pid = postgres_server.pid()
-    for pid in tree(postgres_pid):
-        with suppress(ProcessLookupError):  # the process has ended
-            os.sched_setaffinity(pid, {Cores.available().load})
-    return postgres_pid
-
-
-def _postgres_version() -> str:
-    from tests.store import postgres_server
-
-    return postgres_server.sql("SHOW server_version")
-
-
-def _fresh_url() -> str:
-    from tests.store import postgres_server
-
-    return postgres_server.fresh_url()
-
-
 # The cost of storing a response
 
 
@@ -266,7 +184,7 @@ def _measure_costs(gateways: list[Gateway], rounds: int, share: float) -> Measur
         for workload in COST_WORKLOADS:
             for gateway in gateways[:: -1 if number % 2 else 1]:
                 for store in (False, True) if number % 2 else (True, False):
-                    measurement = _measure(gateway, _with_store(workload, store), share)
+                    measurement = measure(gateway, _with_store(workload, store), share)
                     measurements[gateway.name, workload.name, store].append(measurement)
         print(f"round {number + 1} of {rounds}", file=sys.stderr)
     return measurements
@@ -274,22 +192,6 @@ def _measure_costs(gateways: list[Gateway], rounds: int, share: float) -> Measur
 
 def _with_store(workload: Workload, store: bool) -> Workload:
     return replace(workload, name=f"{workload.name}-{store}", store=store)
-
-
-def _measure(gateway: Gateway, workload: Workload, share: float) -> Measurement:
-    cpu_before, database_before = cpu_us(gateway.server.pid), cpu_us(gateway.database) if gateway.database else 0.0
-    load = workloads.run(gateway.server, workload, share=share)
-    cpu_time = cpu_us(gateway.server.pid) - cpu_before
-    database_time = cpu_us(gateway.database) - database_before if gateway.database else 0.0
-    ok = load.ok or float("nan")
-    return Measurement(
-        cpu_us=cpu_time / ok,
-        database_us=database_time / ok,
-        rate=load.ok / load.elapsed,
-        p50_ms=load.total_us.p50 / 1000,
-        p99_ms=load.total_us.p99 / 1000,
-        errors=load.errors,
-    )
 
 
 def _render_costs(gateways: list[Gateway], measurements: Measurements, rounds: int) -> str:
@@ -355,7 +257,7 @@ def _measure_chains(gateways: list[Gateway], rounds: int, share: float) -> str:
         costs: dict[str, list[Measurement]] = defaultdict(list)
         for number in range(rounds + 1):  # the first round is a warm-up
             for name in chains.NAMES[:: -1 if number % 2 else 1]:
-                measurement = _measure(gateway, chains.chain_workload(name, bodies[name]), share)
+                measurement = measure(gateway, chains.chain_workload(name, bodies[name]), share)
                 if number:
                     costs[name].append(measurement)
         continued_10, sent_10, continued_1000, sent_1000 = (costs[name] for name in chains.NAMES)
@@ -429,8 +331,8 @@ def _compare_background(stores: Sequence[str], args: argparse.Namespace) -> int:
     count, load_before = _background_count(args.share), os.getloadavg()[0]
     with commits.checked_out(args.against) as other, tempfile.TemporaryDirectory() as folder:
         checkouts = (other, commits.working_tree())
-        targets = [_target(name, checkout) for name in stores for checkout in checkouts]
-        with _running_gateways(targets, Path(folder)) as gateways:
+        targets = [make_target(name, checkout) for name in stores for checkout in checkouts]
+        with running_gateways(targets, Path(folder)) as gateways:
             runs = _run_background(gateways, args.rounds, count)
             text = ABOUT_COMPARISON.format(count=count, clients=background.CLIENTS, rounds=args.rounds)
             text += _render_factors(gateways, runs) + "\n" + _render_background(gateways, runs)
@@ -461,7 +363,7 @@ def _measure_commits() -> str:
             f"{rates.with_notify:,.0f}",
             f"{rates.batched_notify:,.0f}",
         ]
-        for rates in background.measure_commits(_fresh_url())
+        for rates in background.measure_commits(fresh_url())
     ]
     head = [
         "connections",
@@ -479,7 +381,7 @@ def _measure_sockets(hold: float) -> str:
     rows = []
     for turn, description in SOCKET_TURNS.items():
         with tempfile.TemporaryDirectory() as folder, running([antiphon("antiphon", "")], Path(folder)) as (server,):
-            _require_listening(server)
+            require_listening(server)
             rows.append([description, *_measure_idle_sockets(server, turn, hold)])
     head = [
         f"{SOCKETS:,} WebSockets",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from bench.capacity import BEGIN, END, PAGE, SLOW_STREAM, write_between_markers
 from bench.commits import REPOSITORY, checked_out, git_environ, working_tree
 from bench.gateway import DIALECT_COMPARISON, render_not_measured, start_failure
 from bench.payloads import STAMP, TURNS, plain_body, responses_body
@@ -32,6 +33,22 @@ def test_rendered_table_has_one_line_per_row() -> None:
     assert (
         render_table(["name", "µs"], [["a", "1"], ["b", "2"]]) == "| name | µs |\n| --- | --: |\n| a | 1 |\n| b | 2 |\n"
     )
+
+
+def test_capacity_tables_replace_what_stands_between_the_markers(tmp_path: Path) -> None:
+    page = tmp_path / "page"
+    page.write_text(f"before\n\n{BEGIN}\n\nold\n\n{END}\n\nafter\n")
+    write_between_markers(page, "| new |\n")
+    assert page.read_text() == f"before\n\n{BEGIN}\n\n| new |\n\n{END}\n\nafter\n"
+    page.write_text(f"{END} {BEGIN}")
+    with pytest.raises(SystemExit, match="page must have"):
+        write_between_markers(page, "")
+
+
+def test_scaling_page_has_the_capacity_of_every_kind_of_work() -> None:
+    table = PAGE.read_text().partition(BEGIN)[2].partition(END)[0]
+    for row in ("stored short request", "stored stream of 20 KB", "background response, short", SLOW_STREAM, "1,000"):
+        assert f"| {row} |" in table
 
 
 def test_workload_markers_name_the_expected_content() -> None:

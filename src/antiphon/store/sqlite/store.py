@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 import apsw
+import msgspec
 
 from antiphon.store.changes import Changes
 from antiphon.store.interface import StoreStats
@@ -26,6 +27,7 @@ from antiphon.store.sqlite.responses import SqliteResponses
 from antiphon.store.sqlite.threads import ReaderThreads, WriterThread
 from antiphon.store.sqlite.usage import SqliteUsage
 from antiphon.store.sqlite.work import SqliteWork
+from antiphon.store.sqlite.work_writes import encode_json
 
 T = TypeVar("T")
 CreationOrder = tuple[int, int]  # `created_at` and `seq` of a response
@@ -54,6 +56,7 @@ class SqliteStore(SqliteResponses, SqliteWork, SqliteConversations, SqliteUsage)
         self._changes = Changes()
         self._change_watcher = ChangeWatcher(self._readers, self._changes)
         self._now = now
+        self._has_pruned = False  # since the log was truncated
 
     async def delete(self, owner: str, id: str) -> bool:
         return await self._write_and_notify(
@@ -66,12 +69,19 @@ class SqliteStore(SqliteResponses, SqliteWork, SqliteConversations, SqliteUsage)
             partial(_find_prunable, before=before, keep=keep, batch_size=batch_size)
         )
         if candidates is None:
+            await self._truncate_log_after_pruning()
             return 0
         seqs, newest_position = candidates
+        self._has_pruned = True
         return await self._writer.run_write(
-            partial(_prune_responses, seqs=seqs, newest_position=newest_position, batch_size=batch_size),
-            is_deletion=True,
+            partial(_prune_responses, seqs=seqs, newest_position=newest_position, batch_size=batch_size)
         )
+
+    async def _truncate_log_after_pruning(self) -> None:
+        """Truncates the log once after all batches: doing so after each would hold up other writes."""
+        if self._has_pruned:
+            self._has_pruned = False
+            await self._writer.run_write(lambda _: True, is_deletion=True)
 
     async def newest_time(self) -> int | None:
         return await self._readers.run_query(_select_newest_time)
@@ -165,13 +175,15 @@ def _delete_response(cursor: apsw.Cursor, owner: bytes, id: bytes) -> bool:
 
 
 def _prune_responses(cursor: apsw.Cursor, seqs: Sequence[int], newest_position: CreationOrder, batch_size: int) -> int:
-    """Deletes these responses, then their predecessors that can now be pruned."""
-    count, next_seqs = 0, list(reversed(seqs))
+    """Deletes these responses, then their predecessors that can now be pruned: each generation in two statements."""
+    count, next_seqs = 0, list(seqs)
     while next_seqs and count < batch_size:
         # A response may have been continued or deleted since it was selected.
-        for owner, previous in fetch(cursor, DELETE_PRUNABLE, next_seqs.pop()):
-            count += 1
-            next_seqs += [seq for (seq,) in fetch(cursor, SELECT_PREVIOUS, owner, previous, *newest_position)]
+        candidates = encode_json(next_seqs[: batch_size - count])
+        [(prunable, predecessors)] = fetch(cursor, SELECT_PRUNABLE, candidates, *newest_position)
+        cursor.execute("DELETE FROM responses WHERE seq IN (SELECT value FROM json_each(?))", (prunable,))
+        count += len(msgspec.json.decode(prunable))
+        next_seqs = sorted({seq for seq in msgspec.json.decode(predecessors) if seq is not None})
     return count
 
 
@@ -188,8 +200,14 @@ SELECT_NEWEST_EXCEPT: Final = (
 SELECT_OLDEST: Final = f"""
     SELECT seq FROM responses AS r WHERE (created_at, seq) <= (?, ?) AND {IS_PRUNABLE} ORDER BY created_at, seq LIMIT ?
 """
-DELETE_PRUNABLE: Final = f"DELETE FROM responses AS r WHERE seq = ? AND {IS_PRUNABLE} RETURNING owner, previous"
-SELECT_PREVIOUS: Final = "SELECT seq FROM responses WHERE owner = ? AND id = ? AND (created_at, seq) <= (?, ?)"
+# One row, for the reason given at `SELECT_CHAIN`: those of the given responses that can be pruned, and their
+# predecessors up to a position.
+SELECT_PRUNABLE: Final = f"""
+    SELECT json_group_array(r.seq), json_group_array(p.seq)
+    FROM json_each(?1) CROSS JOIN responses AS r ON r.seq = value
+    LEFT JOIN responses AS p ON p.owner = r.owner AND p.id = r.previous AND (p.created_at, p.seq) <= (?2, ?3)
+    WHERE {IS_PRUNABLE}
+"""
 SELECT_STATS: Final = """
     SELECT
         (SELECT count(*) FROM responses),
