@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -81,12 +81,15 @@ class Server:
 
 
 @contextmanager
-def running(targets: list[Target], folder: Path) -> Iterator[list[Server]]:
-    """Starts the mock upstream and every target, and stops them at the end. Does not wait until they listen."""
+def running(
+    targets: list[Target], folder: Path, mock_command: Sequence[str] = (str(BIN / "mock_upstream"),)
+) -> Iterator[list[Server]]:
+    """Starts the mock upstream and every target, and stops them at the end. Does not wait until they listen. The port
+    is appended to the command of the mock."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that `finally` stops the servers
     cores = Cores.available()
     upstream, *ports = free_ports(FIRST_PORT, len(targets) + 1)
-    mock = start_on_cores([str(BIN / "mock_upstream"), str(upstream)], cores.load)
+    mock = start_on_cores([*mock_command, str(upstream)], cores.load)
     servers: list[Server] = []
     try:
         for target, port in zip(targets, ports, strict=True):

@@ -125,20 +125,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         checkouts = [stack.enter_context(commits.checked_out(args.against))] if args.against else []
         checkouts.append(commits.working_tree())
-        targets = [target for checkout in checkouts for target in _targets(checkout, folder)]
-        servers = stack.enter_context(running(targets, folder))
-        for checkout, first, second in zip(checkouts, servers[::2], servers[1::2], strict=True):
-            for server in (first, second):
-                if not server.wait_until_listening():
-                    raise SystemExit(server.read_log())
+        for checkout in checkouts:
             print(f"{checkout.id}: {checkout.subject}")
-            for turn in TURNS:
-                walk = _measure(Gateways(first, second), turn)
-                print(f"  {turn.name}: {walk.row()}")
+            for name, walk in measure_turns(checkout, folder).items():
+                print(f"  {name}: {walk.row()}")
                 if args.files:
                     names = sorted({str(Path(file).relative_to(checkout.source)) for file in walk.files})
                     print(*(f"    {name}" for name in names), sep="\n")
     return 0
+
+
+def measure_turns(checkout: commits.Checkout, folder: Path, **settings: Any) -> dict[str, Walk]:
+    """The walks of all turns, by their names. `settings` are passed to `running`."""
+    with running(_targets(checkout, folder), folder, **settings) as (first, second):
+        for server in (first, second):
+            if not server.wait_until_listening():
+                raise SystemExit(server.read_log())
+        return {turn.name: _measure(Gateways(first, second), turn) for turn in TURNS}
 
 
 def _targets(checkout: commits.Checkout, folder: Path) -> list[Target]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from bench.payloads import STAMP, TURNS, plain_body, responses_body
 from bench.report import render_table, write_section
 from bench.servers import Cores, Server
 from bench.targets import TARGETS, Kind, Target, antiphon
+from bench.walk import measure_turns
 from bench.workloads import WORKLOADS, Workload, bodies
 
 
@@ -203,3 +205,14 @@ def test_targets_cover_servers_of_several_dialects() -> None:
     assert 'dialect = "messages"\nbase_url = "http://127.0.0.1:{upstream}/v1"' in settings["antiphon-messages"]
     assert 'dialect = "gemini"\nbase_url = "http://127.0.0.1:{upstream}/v1beta"' in settings["antiphon-gemini"]
     assert set(DIALECT_COMPARISON.workloads) <= set(WORKLOADS)
+
+
+@pytest.mark.io
+@pytest.mark.without_coverage
+def test_turn_crosses_at_most_45_files(tmp_path: Path) -> None:
+    """One subject in several files is harder to read; `python -m bench.walk --files` lists the files of each turn."""
+    upstream = (sys.executable, str(REPOSITORY / "tests" / "chat_upstream.py"))
+    walks = measure_turns(working_tree(), tmp_path, mock_command=upstream)
+    files = {name: len(set(walk.files)) for name, walk in walks.items()}
+    assert len(files) == 4
+    assert {name: count for name, count in files.items() if not 30 < count <= 45} == {}

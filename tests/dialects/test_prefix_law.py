@@ -20,7 +20,7 @@ from antiphon.dialects.chat.wire import ChatWire
 from antiphon.dialects.dialect import ServerDialectName
 from antiphon.dialects.messages.wire import MessagesWire
 from antiphon.dialects.registry import CLIENT_DIALECTS, SERVER_DIALECTS
-from antiphon.gateway.preparation import OriginalRequest, prepare_request
+from antiphon.gateway.turn_data import OriginalRequest, prepare_request
 from antiphon.gateway.upstreams import TranslationPlan
 from antiphon.profiles import load_profile
 

@@ -16,7 +16,7 @@ from antiphon.dialects import responses
 from antiphon.dialects.registry import CLIENT_DIALECTS
 from antiphon.errors import ApiError
 from antiphon.gateway.client_body import request_at_path
-from antiphon.gateway.preparation import prepare_request
+from antiphon.gateway.turn_data import prepare_request
 from antiphon.gateway.upstreams import Target
 from antiphon.protocol import codec
 from antiphon.protocol.request import Request

@@ -20,8 +20,8 @@ from antiphon.dialects import responses
 from antiphon.dialects.registry import CLIENT_DIALECTS
 from antiphon.errors import ApiError, ClientFault, UpstreamFault
 from antiphon.gateway.pipe import Pipe
-from antiphon.gateway.preparation import prepare_request
 from antiphon.gateway.turn import UpstreamTurn
+from antiphon.gateway.turn_data import prepare_request
 from antiphon.protocol import codec
 from antiphon.protocol.codec import decode_event, decode_request, decode_response
 from antiphon.protocol.events import StreamEvent

@@ -15,11 +15,10 @@ from tests.store.stores import NO_LIMIT
 
 from antiphon.dialects.common.token_estimate import estimate_text
 from antiphon.errors import ApiError, UpstreamFault
-from antiphon.gateway.compaction import CompactionContents, CompactionOpener, open_compactions
+from antiphon.gateway.compaction import MIN_SUMMARY_TOKENS, CompactionContents, CompactionOpener, open_compactions
 from antiphon.gateway.compactor import (
     MAX_ATTEMPTS,
     MAX_SUMMARY_TOKENS,
-    MIN_SUMMARY_TOKENS,
     SUMMARY_INSTRUCTIONS,
     ZERO_USAGE,
     CompactionResult,

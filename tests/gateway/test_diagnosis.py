@@ -11,8 +11,8 @@ from tests.gateway.scripted import JSON, ScriptedAnswer, ScriptedTransport, targ
 
 from antiphon.errors import ApiError
 from antiphon.gateway import turn as turn_module
-from antiphon.gateway.preparation import prepare_request
 from antiphon.gateway.turn import UpstreamTurn
+from antiphon.gateway.turn_data import prepare_request
 from antiphon.protocol.codec import decode_request
 from antiphon.protocol.stamps import Stamps
 

@@ -16,9 +16,10 @@ from antiphon.config import TraceConfig
 from antiphon.dialects import responses
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.gateway.compactor import CompactionResult, Compactor
-from antiphon.gateway.managed_turn import ContextPlan, EmptyResponse, ManagedTurn, PrefixedStreamReader
-from antiphon.gateway.preparation import prepare_request
+from antiphon.gateway.managed_turn import EmptyResponse, ManagedTurn, PrefixedStreamReader
+from antiphon.gateway.planning import ContextPlan
 from antiphon.gateway.turn import is_json
+from antiphon.gateway.turn_data import prepare_request
 from antiphon.protocol.events import (
     ItemAdded,
     OutputTextDelta,

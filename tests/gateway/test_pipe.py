@@ -19,9 +19,9 @@ from antiphon.dialects.responses.stream_out import MESSAGE_END, with_complete_us
 from antiphon.errors import StorageUnavailable, UpstreamFault
 from antiphon.gateway.context import GatewayContext
 from antiphon.gateway.pipe import LOSSES_EVENT, MAX_OUTPUT_BYTES, Pipe
-from antiphon.gateway.preparation import prepare_request
 from antiphon.gateway.run_turn import record_abandoned_turn
 from antiphon.gateway.turn import UpstreamTurn
+from antiphon.gateway.turn_data import prepare_request
 from antiphon.protocol.codec import decode_event, decode_request
 from antiphon.protocol.content import OutputText
 from antiphon.protocol.events import OutputTextDelta, StreamEvent

@@ -15,9 +15,8 @@ from tests.gateway.test_conversation_steps import call, output, says
 from antiphon.config import Config
 from antiphon.dialects.common.token_estimate import estimate_request
 from antiphon.errors import ApiError, UnsupportedParameter
-from antiphon.gateway.managed_turn import ContextPlan
 from antiphon.gateway.model_catalog import ModelCatalog
-from antiphon.gateway.planning import plan_context
+from antiphon.gateway.planning import ContextPlan, plan_context
 from antiphon.gateway.routes import Routes
 from antiphon.gateway.sealing import Seal
 from antiphon.gateway.turn_data import needs_context_plan

@@ -17,10 +17,10 @@ from tests.store.stores import open_sqlite_store
 from antiphon.config import Config, TraceConfig, UpstreamConfig
 from antiphon.dialects.common.refused_reasoning import RefusedPart
 from antiphon.errors import ApiError, UpstreamFault
-from antiphon.gateway.preparation import RetryRequest, prepare_request, prepare_retry
 from antiphon.gateway.recording import ResponseRecorder, input_with_ids
 from antiphon.gateway.routes import Routes
 from antiphon.gateway.turn import UpstreamTurn, is_json, is_stream
+from antiphon.gateway.turn_data import RetryRequest, prepare_request, prepare_retry
 from antiphon.gateway.upstreams import Target
 from antiphon.protocol import codec
 from antiphon.protocol.codec import decode_request

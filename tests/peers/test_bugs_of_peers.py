@@ -16,9 +16,9 @@ from tests.peers.server_streams import OSLO, ROME, SIGNATURE
 from antiphon.config import Config, UpstreamConfig
 from antiphon.dialects.registry import CLIENT_DIALECTS
 from antiphon.gateway.client_body import request_at_path
-from antiphon.gateway.preparation import PreparedRequest, prepare_request
 from antiphon.gateway.routes import Routes
 from antiphon.gateway.turn import UpstreamTurn
+from antiphon.gateway.turn_data import PreparedRequest, prepare_request
 from antiphon.gateway.upstreams import Target
 from antiphon.protocol import codec
 from antiphon.protocol.codec import decode_request

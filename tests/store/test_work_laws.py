@@ -69,7 +69,7 @@ def test_enqueue_stores_a_response_and_work(run: Run) -> None:
         assert await store.events_after("anna", "a", -1) == EventsAfter(events=[], status="queued")
         assert await store.queue_stats() == QueueStats(waiting=2, running=0, oldest_waiting=0)
         assert await store.claim("one", LONG, 5) == [work("a"), work("b")]
-        assert not work("a").has_events
+        assert work("a").next_event == 0
         assert await store.queue_stats() == QueueStats(waiting=0, running=2, oldest_waiting=None)
 
     run(law)
@@ -211,7 +211,7 @@ def test_expired_lease_is_claimed_by_another_runner(run: Run) -> None:
         assert await store.queue_stats() == QueueStats(waiting=1, running=1, oldest_waiting=0)
         [again] = await store.claim("two", 10, 5)
         assert again == work("a", attempt=2, next_event=2)
-        assert again.has_events
+        assert again.next_event > 0
         assert await store.append("one", "a", 2, [b"late"], "in_progress") is False
         assert await finish(store, "one", "a", 2, b"late") is False
         assert await store.renew("one", 10, ["a"]) == {}

@@ -49,7 +49,7 @@ MAX_QUEUED_BYTES: Final = 1024 * 1024  # bytes in the queue; a single message ma
 
 
 def responses_websocket(services: Services, authenticate: Authenticate) -> Callable[[WebSocket], None]:
-    """The endpoint for WebSockets. `authenticate` checks the key of a connection again before each turn."""
+    """The endpoint for WebSockets. `authenticate` checks the key of a connection again after a reload."""
 
     def open_connection(socket: WebSocket) -> None:
         ResponsesConnection(services, socket, authenticate)
@@ -154,7 +154,9 @@ class ResponsesConnection:
         self._socket.close(CLOSE_CODES.get(error.code, 1000), error.code)
 
     async def _run_turn(self, message: bytes | ApiError) -> None:
-        services = self._services = self._services.current  # a turn begins with the newest configuration
+        services = self._services.process.current  # a turn begins with the newest configuration
+        is_reloaded = services is not self._services
+        self._services = services
         id = new_id("req")
         log_entry = RequestLog(
             request_id=id, method="WEBSOCKET", path=self._socket.scope["path"], owner=self._socket.owner
@@ -168,7 +170,8 @@ class ResponsesConnection:
             async with request_scope(services, delivery.scope, delivery):
                 if self._socket.is_write_paused:  # a client that does not read its answers gets no further turn
                     await self._socket.wait_until_writable()
-                self._check_key()
+                if is_reloaded:
+                    self._check_key()
                 if isinstance(message, ApiError):
                     raise message.without_traceback()
                 with services.admission.admit(self._socket.owner):

@@ -119,7 +119,7 @@ class BackgroundJob:
         work, services, scope = self._work, self._services, self._scope
         if work.is_cancelled:
             raise cancelled_error()
-        if work.has_events:
+        if work.next_event > 0:
             raise ApiError("the gateway that ran this response was restarted", code="server_restarted", status=503)
         self._can_be_interrupted = True
         if self._interruption is not None or self._has_lost_lease:
@@ -235,7 +235,7 @@ class BackgroundJob:
             return None  # it was deleted
         queued = queued_response(record.head)
         # With stored events, the events set the status.
-        initial_response = replace(queued, status=ResponseStatus.IN_PROGRESS) if self._work.has_events else queued
+        initial_response = replace(queued, status=ResponseStatus.IN_PROGRESS) if self._work.next_event > 0 else queued
         reader = responses.EventsToHub(Request(), initial_response, self._services.stamps)
         stored_count, events = await self._read_stored_events(reader)
         lines = EventLineWriter(queued, is_cancelled=error.code == CANCELLED)

@@ -152,7 +152,7 @@ class BackgroundRunner:
         ):
             if work.id in self._running:
                 continue  # the lease expired while the storage was unavailable; the job still runs here
-            services = self._services.current
+            services = self._services.process.current
             job = BackgroundJob(services, self._store, self.runner, work, self._timings.flush_interval, self.wake)
             self._running[work.id] = job
             job.task.add_done_callback(lambda task, id=work.id: self._on_job_done(id, task))  # type: ignore[misc]

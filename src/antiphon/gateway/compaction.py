@@ -140,6 +140,15 @@ def open_compactions(
     return conversation + [item for part in reversed(later_groups) for item in part]
 
 
+def verbatim_token_limit(context_size: int | None, compaction_threshold: int | None) -> int:
+    """How many tokens are kept verbatim."""
+    return quarter_of_smallest(MAX_VERBATIM_TOKENS, context_size, compaction_threshold)
+
+
+def quarter_of_smallest(maximum: int, *sizes: int | None) -> int:
+    return min([maximum, *(size // 4 for size in sizes if size is not None)])
+
+
 def select_verbatim_items(items: list[ItemParam], token_limit: int) -> tuple[list[ItemParam], list[ItemParam]]:
     """The permanent items of a conversation, and the items to keep verbatim in about `token_limit` tokens: half for
     earlier user messages, half for the newest steps. The last user message and calls without outputs are always kept.
@@ -265,3 +274,5 @@ MEDIA: Final = (InputImageParam, InputFileParam, InputVideo, InputAudio)
 FINGERPRINT_BYTES: Final = 8
 # The sealed form is a third larger, and may have ten million characters.
 MAX_VERBATIM_BYTES: Final = 4 * 1024 * 1024
+MAX_VERBATIM_TOKENS: Final = 16_000  # tokens kept verbatim at most
+MIN_SUMMARY_TOKENS: Final = 256

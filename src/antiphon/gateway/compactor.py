@@ -14,12 +14,19 @@ from msgspec.structs import replace
 
 from antiphon.dialects.common.token_estimate import estimate_text
 from antiphon.errors import ApiError, UpstreamFault
-from antiphon.gateway.compaction import CompactionContents, fingerprint, select_verbatim_items
+from antiphon.gateway.compaction import (
+    MIN_SUMMARY_TOKENS,
+    CompactionContents,
+    fingerprint,
+    quarter_of_smallest,
+    select_verbatim_items,
+    verbatim_token_limit,
+)
 from antiphon.gateway.conversation_steps import is_user_message
-from antiphon.gateway.preparation import prepare_request
 from antiphon.gateway.sealing import Seal
 from antiphon.gateway.transcript import make_transcript
 from antiphon.gateway.turn import UpstreamTurn
+from antiphon.gateway.turn_data import prepare_request
 from antiphon.gateway.upstreams import Target
 from antiphon.protocol.content import (
     Content,
@@ -87,7 +94,7 @@ class Compactor(Struct, frozen=True, kw_only=True):
         attempt; without them, the first key of the upstream is used."""
         self.seal.check_keys()
         max_summary_tokens = max(
-            MIN_SUMMARY_TOKENS, _quarter_of_smallest(MAX_SUMMARY_TOKENS, self.context_size, compaction_threshold)
+            MIN_SUMMARY_TOKENS, quarter_of_smallest(MAX_SUMMARY_TOKENS, self.context_size, compaction_threshold)
         )
         response = await self._request_summary(request, max_summary_tokens, transport, losses, headers)
         permanent, verbatim = select_verbatim_items(
@@ -184,11 +191,6 @@ class Compactor(Struct, frozen=True, kw_only=True):
             return response
 
 
-def verbatim_token_limit(context_size: int | None, compaction_threshold: int | None) -> int:
-    """How many tokens are kept verbatim."""
-    return _quarter_of_smallest(MAX_VERBATIM_TOKENS, context_size, compaction_threshold)
-
-
 def compaction_usage(compaction: CompactionResult, losses: Losses) -> Usage:
     """The token usage of the summary; zero, with a loss, if the upstream reports none."""
     if compaction.usage is None:
@@ -243,10 +245,6 @@ def _output_part(part: ContentParam) -> Content:
             return part
 
 
-def _quarter_of_smallest(maximum: int, *sizes: int | None) -> int:
-    return min([maximum, *(size // 4 for size in sizes if size is not None)])
-
-
 def _output_text(response: Response) -> str:
     messages = [item for item in response.output if isinstance(item, Message)]
     return "".join(
@@ -263,9 +261,7 @@ ZERO_USAGE: Final = Usage(
 )
 # Copied from the request: who asks and at what price, not the output format.
 COPIED_PARAMETERS: Final = ("service_tier", "safety_identifier", "prompt_cache_key", "user")
-MAX_VERBATIM_TOKENS: Final = 16_000  # tokens kept verbatim at most
 MAX_SUMMARY_TOKENS: Final = 8_192  # tokens; reasoning counts too
-MIN_SUMMARY_TOKENS: Final = 256
 PROMPT_OVERHEAD_TOKENS: Final = 700  # tokens of the prompt below and its framing
 MAX_ATTEMPTS: Final = 3
 SUMMARY_INSTRUCTIONS: Final = (

@@ -38,13 +38,20 @@ class TurnTelemetry(Protocol):
     def start_turn(self, log_entry: RequestLog) -> dict[str, str]: ...
 
 
-class GatewayContext(Protocol):
-    """The services of one configuration. Read-only, so that more specific types satisfy it."""
+class GatewayProcess(Protocol):
+    """The state of the process, which the services of all its configurations share."""
 
     @property
     def current(self) -> GatewayContext:
         """The services of the newest configuration, for the next turn."""
         ...
+
+
+class GatewayContext(Protocol):
+    """The services of one configuration. Read-only, so that more specific types satisfy it."""
+
+    @property
+    def process(self) -> GatewayProcess: ...
 
     @property
     def debug(self) -> bool: ...

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw
 from msgspec.structs import replace
 
 from antiphon.dialects.common.server_turn import StreamReader
@@ -18,10 +18,11 @@ from antiphon.dialects.common.token_estimate import estimate_request
 from antiphon.dialects.dialect import EventsToHub, Framing
 from antiphon.errors import ApiError, ClientFault
 from antiphon.gateway.compactor import CompactionResult, Compactor, add_usage, compaction_usage
-from antiphon.gateway.preparation import PreparedRequest, prepare_request
+from antiphon.gateway.planning import ContextPlan
 from antiphon.gateway.recording import Recorder
 from antiphon.gateway.truncation import input_token_limit, truncate_request
 from antiphon.gateway.turn import UpstreamTurn
+from antiphon.gateway.turn_data import PreparedRequest, prepare_request
 from antiphon.gateway.upstreams import Target
 from antiphon.protocol import codec
 from antiphon.protocol.events import (
@@ -35,7 +36,6 @@ from antiphon.protocol.events import (
     TextRun,
     UnknownEvent,
 )
-from antiphon.protocol.items import ItemParam
 from antiphon.protocol.output_limits import OutputLimits
 from antiphon.protocol.policy import PaddingSource
 from antiphon.protocol.request import Request
@@ -46,18 +46,6 @@ from antiphon.trace.writer import Trace
 from antiphon.upstream.transport import Transport, UpstreamResponse
 
 EventT = TypeVar("EventT", StreamEvent, StreamEvent | TextRun)
-
-
-class ContextPlan(Struct, frozen=True, kw_only=True):
-    """How the conversation of a turn is shortened."""
-
-    request: Request  # the whole conversation, compactions opened
-    sealed_items: list[ItemParam]  # the whole conversation, compactions sealed
-    compacts: bool = False  # the conversation is compacted first
-    threshold: int | None = None
-    only_compacts: bool = False
-    truncates: bool = False
-    context_size: int | None = None
 
 
 class ManagedTurn(UpstreamTurn):

@@ -8,16 +8,28 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from msgspec import Struct
+
 from antiphon.dialects.common.token_estimate import estimate_items, estimate_request
 from antiphon.errors import ClientFault, InvalidValue, MissingField, UnsupportedParameter
-from antiphon.gateway.compaction import select_verbatim_items
-from antiphon.gateway.compactor import MIN_SUMMARY_TOKENS, verbatim_token_limit
-from antiphon.gateway.managed_turn import ContextPlan
+from antiphon.gateway.compaction import MIN_SUMMARY_TOKENS, select_verbatim_items, verbatim_token_limit
 from antiphon.gateway.sealing import Seal
 from antiphon.gateway.truncation import input_token_limit, truncate_request
 from antiphon.protocol.items import CompactionTrigger, ItemParam
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request, input_items
+
+
+class ContextPlan(Struct, frozen=True, kw_only=True):
+    """How the conversation of a turn is shortened."""
+
+    request: Request  # the whole conversation, compactions opened
+    sealed_items: list[ItemParam]  # the whole conversation, compactions sealed
+    compacts: bool = False  # the conversation is compacted first
+    threshold: int | None = None
+    only_compacts: bool = False
+    truncates: bool = False
+    context_size: int | None = None
 
 
 async def plan_context(

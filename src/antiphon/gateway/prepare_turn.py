@@ -23,7 +23,6 @@ from antiphon.gateway.conversation import JoinedConversation
 from antiphon.gateway.history import HistorySource, PastTurns
 from antiphon.gateway.managed_turn import ManagedTurn
 from antiphon.gateway.pipe import Pipe
-from antiphon.gateway.preparation import RetryRequest
 from antiphon.gateway.recording import ResponseRecorder, stored_target
 from antiphon.gateway.remote_preparation import HostAnswers, prepare_data_remotely, prepare_retry_remotely
 from antiphon.gateway.request_scope import RequestLog
@@ -39,7 +38,7 @@ from antiphon.gateway.routing.wishes import RoutingWishes, apply_wishes
 from antiphon.gateway.sealing import Seal
 from antiphon.gateway.stored_items import LargeHistory
 from antiphon.gateway.turn import UpstreamTurn
-from antiphon.gateway.turn_data import Directions, TurnData, TurnOutline, prepare_data
+from antiphon.gateway.turn_data import Directions, RetryRequest, TurnData, TurnOutline, prepare_data
 from antiphon.gateway.upstreams import Target, Upstream
 from antiphon.gateway.worker_pool import LARGE_INPUT
 from antiphon.protocol.losses import Loss

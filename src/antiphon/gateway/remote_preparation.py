@@ -14,11 +14,11 @@ from antiphon.dialects.common.refused_reasoning import RefusedPart
 from antiphon.gateway.client_body import ClientBody
 from antiphon.gateway.history import HistorySource, PastTurns
 from antiphon.gateway.ids import new_id, now
-from antiphon.gateway.preparation import RetryRequest
 from antiphon.gateway.sealing import Seal
 from antiphon.gateway.turn_data import (
     Directions,
     PreparationHost,
+    RetryRequest,
     TurnData,
     TurnOutline,
     prepare_data,

@@ -24,9 +24,8 @@ from antiphon.dialects.responses.stream_out import EVENT_STYLES, EventStyle
 from antiphon.errors import AntiphonError, ApiError, UpstreamFault
 from antiphon.gateway.client_body import dialect_at_path, request_at_path
 from antiphon.gateway.pipe import Pipe
-from antiphon.gateway.preparation import OriginalRequest, prepare_request
 from antiphon.gateway.turn import OMISSIONS_NOTE, UpstreamTurn, is_json
-from antiphon.gateway.turn_data import is_self_contained
+from antiphon.gateway.turn_data import OriginalRequest, is_self_contained, prepare_request
 from antiphon.gateway.upstreams import Target, Upstream
 from antiphon.profiles import load_profile
 from antiphon.protocol import codec

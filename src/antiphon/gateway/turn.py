@@ -21,8 +21,8 @@ from antiphon.dialects.dialect import FRAME_ENCODERS, ClientDialect, EventsFromH
 from antiphon.dialects.registry import Wire
 from antiphon.errors import ApiError, ClientFault, OriginalError, UpstreamFault
 from antiphon.gateway.pipe import Pipe
-from antiphon.gateway.preparation import PreparedRequest, RetryRequest, prepare_retry
 from antiphon.gateway.recording import Recorder
+from antiphon.gateway.turn_data import PreparedRequest, RetryRequest, prepare_retry
 from antiphon.gateway.upstreams import Target, Upstream
 from antiphon.protocol import codec
 from antiphon.protocol.events import StreamEvent, TerminalEvent, TextRun

@@ -145,21 +145,16 @@ class Services:
         self.router = Router(config, routes, previous=previous_router)
         self.models = ModelCatalog(routes, self.transport, time.monotonic)
 
-    @property
-    def current(self) -> Services:
-        """The services of the newest configuration."""
-        return self.process.current
-
     def make_routes(self, config: Config) -> Routes:
         """The routes of a new configuration. It reads files and changes nothing, so another thread may call it."""
         embedded_names = {upstream.name for upstream in config.upstreams if upstream.embedded}
         addresses = {name: address for name, address in self._addresses.items() if name in embedded_names}
-        return Routes(config, self._environ, addresses, self.current.routes)
+        return Routes(config, self._environ, addresses, self.process.current.routes)
 
     def reconfigure(self, config: Config, routes: Routes) -> Services:
         """Makes services for a new configuration, which new turns use."""
-        services = copy.copy(self.current)
-        services._set_config(config, routes, self.current.router)
+        services = copy.copy(self.process.current)
+        services._set_config(config, routes, self.process.current.router)
         self.admission.set_limits(*_turn_limits(config))
         self.metrics.add_models(config.listed_models())
         if self.traces is not None:
@@ -178,7 +173,7 @@ class Services:
         tasks.start("garbage collection", self._collect_garbage)
         tasks.start("memory", release_memory_after_peaks)
         tasks.start("file descriptors", partial(watch_descriptors, self.logger))
-        tasks.start("health checks", partial(run_health_checks, lambda: self.current))
+        tasks.start("health checks", partial(run_health_checks, lambda: self.process.current))
         store = await self._open_store(self.config.store, self._environ)
         if store is not None:
             self.store = timed_store(store, self.metrics)
@@ -248,7 +243,7 @@ class Services:
         return self.background.waiting_jobs / self.config.server.workers if self.background is not None else 0
 
     def _count_resting_targets(self) -> dict[str, float]:
-        return self.current.router.resting_counts()
+        return self.process.current.router.resting_counts()
 
     def _register_metrics(self) -> None:
         self.logger.add_listener(self.metrics.count_request)

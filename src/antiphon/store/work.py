@@ -29,12 +29,8 @@ class Work(Struct, frozen=True, kw_only=True):
     head: bytes  # of the response, as it was queued
     input: bytes  # of the response
     attempt: int  # 1 the first time it is claimed
-    next_event: int  # the number of the first event that is not stored; clients may have read stored events
+    next_event: int  # the number of the first event that is not stored; clients may have read those before it
     is_cancelled: bool  # whether the response only has to be ended
-
-    @property
-    def has_events(self) -> bool:
-        return self.next_event > 0
 
 
 class EventsAfter(Struct, frozen=True, kw_only=True):

@@ -173,7 +173,7 @@ def _sort(value: Any) -> str | None:
 
 
 #: A body without any of these says nothing about routing.
-ROUTING_WORDS: Final = (b'"provider"', b'"providerOptions"', b'"models"', b'"fallbacks"', b'"num_retries"')
+ROUTING_WORDS: Final = (b'"provider', b'"models"', b'"fallbacks', b'"num_retries')
 MEMBERS: Final = ("provider", "providerOptions", "models", "fallbacks", "num_retries")
 PROVIDER_OPTIONS: Final = frozenset({"order", "only", "ignore", "allow_fallbacks", "require_parameters", "sort"})
 GATEWAY_OPTIONS: Final = frozenset({"order", "only", "models", "sort"})

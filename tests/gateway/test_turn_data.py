@@ -1,4 +1,4 @@
-"""`gateway/preparation`: the translation of a request for its upstream is a pure function of data."""
+"""`gateway/turn_data`: the translation of a request for its upstream is a pure function of data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.gateway.scripted import target
 from antiphon.dialects.registry import CLIENT_DIALECTS
 from antiphon.errors import ClientFault, UnsupportedParameter
 from antiphon.gateway.client_body import request_at_path
-from antiphon.gateway.preparation import PreparedRequest, prepare_request, prepare_retry
+from antiphon.gateway.turn_data import PreparedRequest, prepare_request, prepare_retry
 from antiphon.gateway.upstreams import Target, TranslationPlan
 from antiphon.protocol import codec
 from antiphon.protocol.items import AdditionalTools, MessageParam
