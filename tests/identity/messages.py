@@ -235,6 +235,8 @@ SOURCE: Final = Source(
             "MessageCreateParamsBase.workspace_id",
         ),
         "one form of a JSON Schema, which is generated as JSON": ("BetaResponseToolInputSchema", "InputSchemaTyped"),
-        "not served": ("MessageCreateParamsBase.thread",),
+        "the gateway stores the thread, and the server gets the whole conversation (`tests/api/test_threads.py`)": (
+            "MessageCreateParamsBase.thread",
+        ),
     },
 )
