@@ -2,7 +2,8 @@
 
 A prompt cache matches only equal prefixes. So the tools, the system text and all messages of one request are the start
 of those of the next one, for every client dialect and every server. Cache marks, which clients move to the newest
-message, are taken out before the comparison. No shipped profile needs an exception; `EXCEPTIONS` lists the wire options that change a prefix.
+message, are taken out before the comparison; without marks the bytes themselves are compared. No shipped profile needs
+an exception; `EXCEPTIONS` lists the wire options that change a prefix.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import Raw
 
 from antiphon.dialects.chat.wire import ChatWire
 from antiphon.dialects.dialect import ServerDialectName
@@ -278,9 +281,21 @@ def prefixes(client: ServerDialectName, profile_name: str, exchanges: list[Excha
         request, _ = CLIENT_DIALECTS[client].request_to_hub(original)
         plan = TranslationPlan(model="gpt-5.6", profile=profile, wire=profile.wire)
         body = prepare_request(request, plan, OriginalRequest(client, original)).body
-        members = json.loads(body)
-        sent.append({name: without_marks(members.get(name)) for name in PREFIX_MEMBERS[profile.dialect]})
+        sent.append(prefix_of(body, profile.dialect, has_marks=is_marked))
     return sent
+
+
+def prefix_of(body: bytes, dialect: ServerDialectName, *, has_marks: bool = False) -> Json:
+    """The bytes of the members that a cache covers; the messages one by one."""
+    members = msgspec.json.decode(body, type=dict[str, Raw])
+    *fixed, messages = PREFIX_MEMBERS[dialect]
+    prefix: Json = {name: bytes_of(members.get(name, Raw(b"null")), has_marks) for name in fixed}
+    prefix[messages] = [bytes_of(raw, has_marks) for raw in msgspec.json.decode(members[messages], type=list[Raw])]
+    return prefix
+
+
+def bytes_of(raw: Raw, has_marks: bool) -> bytes:
+    return json.dumps(without_marks(json.loads(bytes(raw)))).encode() if has_marks else bytes(raw)
 
 
 def without_marks(value: Any) -> Any:
@@ -301,16 +316,12 @@ def changed_prefix(profile_name: str, earlier: Json, later: Json) -> str | None:
     """The first difference between a request and the start of the next one; None if the prefix is the same."""
     *fixed, messages = PREFIX_MEMBERS[PROFILES[profile_name].dialect]
     for name in fixed:
-        if not have_equal_bytes(earlier[name], later[name]):
+        if earlier[name] != later[name]:
             return f"{name}: {earlier[name]!r} != {later[name]!r}"
     for index, message in enumerate(earlier[messages]):
-        if not have_equal_bytes([message], later[messages][index : index + 1]):
+        if [message] != later[messages][index : index + 1]:
             return f"{messages}[{index}]: {message!r} != {later[messages][index : index + 1]!r}"
     return None
-
-
-def have_equal_bytes(left: Any, right: Any) -> bool:
-    return json.dumps(left) == json.dumps(right)
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -375,15 +386,24 @@ def test_exceptions_change_the_prefix(name: str) -> None:
     for items in (exception.earlier, exception.later):
         request, _ = CLIENT_DIALECTS["responses"].request_to_hub(json.dumps({"model": "m", "input": items}).encode())
         body, _ = SERVER_DIALECTS[dialect].request_from_hub(request, exception.wire)
-        sent.append({member: json.loads(body).get(member) for member in PREFIX_MEMBERS[dialect]})
+        sent.append(prefix_of(body, dialect))
     assert changed_prefix(dialect, *sent) is not None
 
 
 def test_marks_are_compared_without_their_place() -> None:
     """The law itself finds a change of a text, and no change of a mark."""
-    earlier = {"tools": None, "messages": [{"role": "user", "content": [{"text": "a", **MARK}]}]}
-    later = {"tools": None, "messages": [{"role": "user", "content": [{"text": "a"}]}]}
-    other = {"tools": None, "messages": [{"role": "user", "content": [{"text": "b"}]}]}
-    assert changed_prefix("chat", without_marks(earlier), later) is None
-    assert changed_prefix("chat", without_marks(earlier), other) is not None
-    assert changed_prefix("chat", {**later, "tools": [1]}, later) is not None
+
+    def sent(part: Json, tools: list[Any] | None = None) -> Json:
+        body = {"tools": tools, "messages": [{"role": "user", "content": [part]}]}
+        return prefix_of(json.dumps(body).encode(), "chat", has_marks=True)
+
+    assert changed_prefix("chat", sent({"text": "a", **MARK}), sent({"text": "a"})) is None
+    assert changed_prefix("chat", sent({"text": "a", **MARK}), sent({"text": "b"})) is not None
+    assert changed_prefix("chat", sent({"text": "a"}, [1]), sent({"text": "a"})) is not None
+
+
+def test_bytes_are_compared() -> None:
+    """Values that are equal as JSON may have other bytes, and a cache does not match them."""
+    plain, escaped = (b'{"messages":[{"content":"%b"}]}' % text for text in (b"/", b"\\/"))
+    assert changed_prefix("chat", prefix_of(plain, "chat"), prefix_of(plain, "chat")) is None
+    assert changed_prefix("chat", prefix_of(plain, "chat"), prefix_of(escaped, "chat")) is not None

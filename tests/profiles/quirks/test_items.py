@@ -147,3 +147,11 @@ def test_strip_cache_control_removes_the_named_fields() -> None:
     sent, losses = run_quirk("strip_cache_control", input=items)
     assert sent["input"][0]["content"][0].keys() == {"type", "text"}
     assert sorted(losses) == ["input[0].content[0].cache_control", "input[0].content[0].prompt_cache_breakpoint"]
+
+
+def test_strip_cache_control_keeps_the_lifetime_of_a_whole_request() -> None:
+    """E-4: it becomes the `ttl` of `prompt_cache_options`."""
+    options = {"mode": "implicit", "cache_control": HINT}
+    sent, losses = run_quirk("strip_cache_control", input="Hi", prompt_cache_options=options)
+    assert sent["prompt_cache_options"] == options
+    assert list(losses) == []

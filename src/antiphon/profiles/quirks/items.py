@@ -32,7 +32,7 @@ from antiphon.protocol.items import (
     UnknownItem,
 )
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.request import Request
+from antiphon.protocol.request import PromptCacheOptions, Request
 from antiphon.protocol.suggestions import suggest_names
 
 
@@ -102,6 +102,8 @@ class _MarkStripper:
             case list():
                 new_members = [self.strip(member, f"{path}[{index}]") for index, member in enumerate(value)]
                 return value if are_identical(new_members, value) else new_members
+            case PromptCacheOptions():  # the writer of a request translates a `cache_control` of the whole request
+                return value
             case Shape():
                 return self._strip_shape(value, path)
             case Unknown():
