@@ -380,9 +380,7 @@ def _index(event: StreamEvent) -> int | None:
 def _bare(event: StreamEvent) -> Any:
     """An event without its numbers and without its optional parts."""
     members = msgspec.json.decode(encode(event))
-    return _without(
-        members, {"sequence_number", "output_index", "logprobs", "obfuscation", "encrypted_content", *HOSTED}
-    )
+    return _without(members, {"sequence_number", "output_index", "logprobs", "obfuscation", "encrypted_content"})
 
 
 def _without(value: Any, names: set[str]) -> Any:
@@ -393,9 +391,6 @@ def _without(value: Any, names: set[str]) -> Any:
             return [_without(member, names) for member in value]
         case _:
             return value
-
-
-HOSTED = {"sources", "results", "outputs"}
 
 
 # Row by row
@@ -579,25 +574,19 @@ def test_sealed_reasoning_is_sent_only_on_request() -> None:
         assert losses == []
 
 
-def test_results_of_hosted_tools_are_sent_only_on_request() -> None:
-    """The other fields of the call are always sent (TOOL-7)."""
+def test_results_of_hosted_tools_that_a_server_sends_unasked_stay() -> None:
+    """Only stored items are read without them, unless the client asks for them (TOOL-7)."""
     life = Life()
     life.hosted("h")
     life.writer.complete()
-    without, losses = ruled(ASK, life.events)
+    answer, losses = ruled(ASK, life.events)
     assert losses == []
-    assert [
-        (
-            item.action if isinstance(item, WebSearchCall) else None,
-            getattr(item, "results", None),
-            getattr(item, "outputs", None),
-        )
-        for item in items_of(without)
-    ] == [({"type": "search", "query": "q"}, None, None), (None, None, None), (None, None, None)]
-    for name, field_start in zip(ALL_HOSTED, [b'"sources":[', b'"results":[', b'"outputs":['], strict=True):
-        one, _ = ruled(replace(ASK, include=[name]), life.events)
-        assert field_start in encode(one[-1])
-        assert sum(field in encode(one[-1]) for field in [b'"sources":[', b'"results":[', b'"outputs":[']) == 1
+    starts = [b'"sources":[', b'"results":[', b'"outputs":[']
+    assert [start in encode(answer[-1]) for start in starts] == [True] * 3
+    for names, expected in [([], 0), *(([name], 1) for name in ALL_HOSTED)]:
+        policy = Policy.for_request(replace(ASK, include=names))
+        stored = [encode(policy.trim_stored_item(item)) for item in items_of(answer)]
+        assert sum(start in item for item in stored for start in starts) == expected
 
 
 def test_deltas_are_padded_on_request() -> None:

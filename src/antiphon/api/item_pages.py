@@ -35,7 +35,7 @@ def render_item(item: ItemParam, include: Collection[str]) -> Raw:
             parts = [_render_part(part, include) for part in _content_parts(item)]
             item = replace(item, content=parts, status=item.status or ItemStatus.COMPLETED)
         case WebSearchCall() | FileSearchCall() | CodeInterpreterCall():
-            return Raw(codec.encode(Policy.for_request(Request(include=list(include))).trim_item(item)))
+            return Raw(codec.encode(Policy.for_request(Request(include=list(include))).trim_stored_item(item)))
     return Raw(codec.encode(responses.unseal_item(item)))
 
 

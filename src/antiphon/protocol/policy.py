@@ -196,21 +196,28 @@ class Policy:
             response, output=[item for index, item in enumerate(response.output) if index not in self._withheld_indexes]
         )
 
-    def trim_item(self, item: Item) -> Item:
-        """One item without the fields that the client did not ask for."""
+    def trim_stored_item(self, item: Item) -> Item:
+        """A stored item without the fields that the client did not ask for when it reads the item."""
         include = self._include
         match item:
-            case Message():
-                content = [self._trim_part(part) for part in item.content]
-                return item if all(map(is_, content, item.content)) else replace(item, content=content)
-            case Reasoning(encrypted_content=str()) if ENCRYPTED_REASONING not in include:  # RSN-2
-                return replace(item, encrypted_content=UNSET)
             case WebSearchCall(action={"sources": _, **action}) if "web_search_call.action.sources" not in include:
                 return replace(item, action=action)
             case FileSearchCall(results=list()) if "file_search_call.results" not in include:
                 return replace(item, results=None)
             case CodeInterpreterCall(outputs=list()) if "code_interpreter_call.outputs" not in include:
                 return replace(item, outputs=None)
+            case _:
+                return self._trim_item(item)
+
+    def _trim_item(self, item: Item) -> Item:
+        """An item of the answer without seals and log probabilities that the client did not ask for. The results of
+        hosted tools stay: the gateway asks for them only if the client does, so the server decided to send them."""
+        match item:
+            case Message():
+                content = [self._trim_part(part) for part in item.content]
+                return item if all(map(is_, content, item.content)) else replace(item, content=content)
+            case Reasoning(encrypted_content=str()) if ENCRYPTED_REASONING not in self._include:  # RSN-2
+                return replace(item, encrypted_content=UNSET)
             case _:
                 return item
 
@@ -287,7 +294,7 @@ class Policy:
         if kind in RESPONSE_EVENTS:
             return _field_change("response", event.response, self._trim_response(event.response))
         if kind is ItemAdded or kind is ItemDone:
-            return _field_change("item", event.item, self.trim_item(event.item)) if event.item is not None else {}
+            return _field_change("item", event.item, self._trim_item(event.item)) if event.item is not None else {}
         if kind is ContentPartAdded or kind is ContentPartDone:
             return _field_change("part", event.part, self._trim_part(event.part))
         if kind is OutputTextDone:
@@ -310,7 +317,7 @@ class Policy:
         if not response.output:
             return response
         visible_items = [item for index, item in enumerate(response.output) if index not in self._withheld_indexes]
-        output = [self.trim_item(item) for item in visible_items]
+        output = [self._trim_item(item) for item in visible_items]
         is_unchanged = len(output) == len(response.output) and all(map(is_, output, response.output))
         return response if is_unchanged else replace(response, output=output)
 
