@@ -30,8 +30,8 @@ def _make_request(generator: Generator, is_stream: bool) -> dict[str, Any]:
     given: dict[str, Any] = {
         "model": MODEL,
         "input": generator.text() if generator.chance(0.2) else _make_input(generator, tools),
-        "tools": tools or ...,
         "tool_choice": _make_tool_choice(generator, tools),
+        "tools": tools or ...,
         "stream": True if is_stream else generator.random.choice((False, ...)),
         "include": INCLUDES,  # the gateway removes what a client did not ask for
     }
@@ -59,13 +59,23 @@ def _make_tool_choice(generator: Generator, tools: list[dict[str, Any]]) -> Any:
             customs = [tool["name"] for tool in tools if tool["type"] == "custom"]
             return generator.object(kind, name=generator.random.choice(customs)) if customs else ...
         if kind not in (responses.ToolChoiceFunctionParam, responses.ToolChoiceAllowedParam):
-            return generator.object(kind)
+            choice = generator.object(kind)
+            tools.append(_make_hosted_tool(generator, choice["type"]))
+            return choice
     if not functions or generator.chance():
         return ...
     name = generator.random.choice(functions)
     allowed = generator.object(responses.ToolChoiceAllowedParam, tools=[{"type": "function", "name": name}])
     named = generator.object(responses.ToolChoiceFunctionParam, name=name)
     return generator.random.choice(("none", "auto", "required", named, allowed))
+
+
+def _make_hosted_tool(generator: Generator, choice: str) -> dict[str, Any]:
+    """The tool of a choice, which must be offered. Its type may be another version of the choice."""
+    kinds = [kind for kind in members_of(item_hint(_hint(ResponseCreateParamsBase, "tools"))) if is_object(kind)]
+    words = {str(word): kind for kind in kinds for word in words_of(members_of(_hint(kind, "type"))[0])}
+    family = [word for word in words if word == choice] or [word for word in words if word[:8] == choice[:8]]
+    return generator.object(words[family[0]], type=family[0])
 
 
 def _make_input(generator: Generator, tools: list[dict[str, Any]]) -> list[dict[str, Any]]:
