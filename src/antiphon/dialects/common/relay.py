@@ -196,7 +196,7 @@ class Relay:
     def _queue_frame(self, frame: sse.Frame) -> None:
         value = _decode(frame.data)
         pieces = _literal_pieces(self._content, value) if isinstance(value, dict) else [UNREADABLE]
-        if self._content.keeps_frame_members and isinstance(value, dict):
+        if isinstance(value, dict):
             self._content.note_members(value)
         if pieces is None:
             return
