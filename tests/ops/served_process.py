@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +79,9 @@ class Gateway:
 
     def _read_log(self) -> None:
         assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self._log.write(line)
+        with suppress(ValueError):  # the process was killed, and its output is closed
+            for line in self.process.stderr:
+                self._log.write(line)
 
 
 @contextmanager

@@ -100,6 +100,32 @@ def test_hangup_ends_no_process(workers: int) -> None:
         served.stop()
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_port_stays_open_for_the_shutdown_delay(workers: int) -> None:
+    """After the signal the gateway is not ready, but serves new connections, until the delay or a second signal."""
+    with (
+        ChatServer() as upstream,
+        gateway(one_upstream(upstream.base_url), workers=workers, shutdown_delay=60) as served,
+    ):
+        until(lambda: served.post().status_code == 200 and upstream.open_connections == workers, START)
+        assert served.get("/readyz").status_code == 200
+        served.process.send_signal(signal.SIGTERM)
+        until(lambda: all(served.get("/readyz").status_code == 503 for _ in range(10)), START)
+        assert served.get("/livez").status_code == 200
+        assert served.post().status_code == 200
+        assert "over" in served.stop()  # the second signal ends the delay
+        assert is_refused(served.url)
+
+
+def test_port_is_closed_after_the_shutdown_delay() -> None:
+    with ChatServer() as upstream, gateway(one_upstream(upstream.base_url), shutdown_delay=0.5) as served:
+        assert served.post().status_code == 200
+        began = time.monotonic()
+        assert "over" in served.stop()
+        assert time.monotonic() - began > 0.5
+        assert is_refused(served.url)
+
+
 def is_running(pid: int) -> bool:
     """Whether a process exists and is no zombie."""
     try:

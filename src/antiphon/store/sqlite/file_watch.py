@@ -14,8 +14,9 @@ from typing import Final
 from antiphon.errors import StorageUnavailable
 
 CHECK_INTERVAL: Final = 0.5  # seconds between two looks at the file
-#: A file that is shorter than its header says was truncated, unless a checkpoint of another process is writing it.
-MAX_CHECKPOINT_SECONDS: Final = 3.0
+#: A file that is shorter than its header says was truncated, unless a checkpoint of another process is writing it. With
+#: the two seconds between two checks of an idle store, a truncated file is noticed within five seconds.
+MAX_CHECKPOINT_SECONDS: Final = 1.5
 HEADER: Final = b"SQLite format 3\0"
 
 
