@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 from tests.generate.events import counting_stamps
 
-from antiphon.dialects.common.server_turn import StreamOutcome, StreamToHub, invalid_upstream_data, turn_url
+from antiphon.dialects.common.server_turn import (
+    StreamOutcome,
+    StreamReader,
+    StreamToHub,
+    invalid_upstream_data,
+    turn_url,
+)
 from antiphon.dialects.dialect import ServerDialectName
 from antiphon.dialects.registry import SERVER_DIALECTS
 from antiphon.errors import ApiError, UpstreamFault
@@ -161,3 +167,15 @@ def test_url_of_a_turn_follows_the_dialect(dialect: str, whole: str, streamed: s
 )
 def test_model_in_a_path_is_escaped(model: str, path: str) -> None:
     assert turn_url(SERVER_DIALECTS["gemini"], BASE, model, streams=False) == f"{BASE}/{path}:generateContent"
+
+
+def test_all_frames_of_a_stream_are_observed() -> None:
+    request = Request(model="m", input="hi")
+    initial_response = make_initial_response(request, id="resp_1", created_at=1)
+    server = SERVER_DIALECTS["chat"]
+    reader = StreamReader(server.events_to_hub(request, initial_response, counting_stamps(), server.wire_type()))
+    observed: list[bytes] = []
+    reader.on_frames = lambda frames: observed.extend(frame.data for frame in frames)
+    reader.feed(b'data: {"choices":[{"index":0,"delta":{"content":"a"}}]}\n\ndata: [DONE]')
+    reader.finish()
+    assert [data[:6] for data in observed] == [b'{"choi', b"[DONE]"]
