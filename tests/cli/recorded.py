@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from tests.gateway.scripted import ScriptedAnswer, ScriptedTransport
 
 from antiphon.api.app import App
 from antiphon.config import Config, StoreConfig, TraceConfig, UpstreamConfig
+from antiphon.config.model_rules import ModelRule
 from antiphon.errors import ApiError
 from antiphon.ops.logger import Logger
 from antiphon.ops.services import Services
@@ -29,6 +30,7 @@ def record(
     path: str = "/v1/responses",
     leaves_after: int | None = None,
     store: str = "off",
+    models: Sequence[str | ModelRule] = ("mock-*",),
 ) -> bytes:
     """Sends one request and returns what was answered; the trace of it is in `folder` afterwards."""
     upstream = UpstreamConfig(
@@ -36,7 +38,7 @@ def record(
         dialect=dialect,  # type: ignore[arg-type]
         base_url="http://lab/v1",
         api_key_env="LAB_KEY",
-        models=["mock-*"],
+        models=list(models),
     )
     config = Config(upstreams=[upstream], trace=TraceConfig(dir=str(folder)), store=StoreConfig(url=store))
     raw = body if isinstance(body, bytes) else msgspec.json.encode(body)

@@ -16,6 +16,7 @@ from tests.gateway.scripted import SSE, ScriptedAnswer
 from antiphon.cli import trace
 from antiphon.cli.entry import main, make_parser
 from antiphon.cli.exits import FAILED, INVALID_USAGE, OK, InvalidUsage
+from antiphon.config.model_rules import ModelRule
 from antiphon.trace.folder import trace_file_name, write_file
 from antiphon.trace.records import (
     ClientRequest,
@@ -70,8 +71,16 @@ def test_trace_list_prints_one_line_per_trace_newest_last(tmp_path: Path) -> Non
     assert lines[0] == ["TIME", "ID", "MODEL", "UPSTREAM", "STATUS", "DURATION", "LOSSES", "ERROR"]
     assert lines[1][2:6] == [first, "mock-1", "lab", "200"]
     assert lines[1][8:] == ["0", "-"]
-    assert lines[2][3:6] == ["-", "-", "404"]
+    assert lines[2][3:6] == ["unknown", "-", "404"]
     assert lines[2][-1] == "model_not_found"
+
+
+def test_trace_list_shows_the_requested_model_and_not_its_name_at_the_upstream(tmp_path: Path) -> None:
+    models = [ModelRule(from_="fast", to="mock-1")]
+    record(tmp_path / "traces", {**ASKED, "model": "fast"}, ScriptedAnswer(STREAM, SSE), models=models)
+    row = run(tmp_path, "list")[1].splitlines()[1].split()
+    assert row[3:6] == ["fast", "lab", "200"]
+    assert "route: upstream lab, model mock-1," in run(tmp_path, "show", "last")[1]
 
 
 def test_trace_list_without_traces_exits_with_0(tmp_path: Path) -> None:

@@ -64,6 +64,7 @@ def whole_turn(trace: Trace) -> None:
     losses.add("store", "upstream-key-1 is not stored", "upstream-key-1")
     trace.record_losses(losses)
     trace.record_losses(losses)
+    trace.record_note("model", "fast")
     trace.record_note("error", "bad upstream-key-1")
     trace.record_note("tokens", 3)
     trace.record_note("error", None)
@@ -105,13 +106,13 @@ def test_trace_contains_the_whole_turn(tmp_path: Path) -> None:
     assert (read.client_head.status, read.client_head.headers) == (200, {"x-request-id": "req_1"})
     assert [piece.data.raw for piece in read.client_pieces] == [b"[removed]", b"."]
     assert [str(loss) for loss in read.losses] == ["store: [removed] is not stored ([removed])"]
-    assert read.notes == {"error": None, "tokens": 3}
+    assert read.notes == {"model": "fast", "error": None, "tokens": 3}
     assert read.omitted_bytes == {}
 
 
 def test_trace_summary_has_the_main_fields(tmp_path: Path) -> None:
     summary = traced(tmp_path, whole_turn).summary
-    assert (summary.id, summary.time, summary.model, summary.upstream) == ("req_1", 1_760_000_000.0, "mock-1", "lab")
+    assert (summary.id, summary.time, summary.model, summary.upstream) == ("req_1", 1_760_000_000.0, "fast", "lab")
     assert (summary.status, summary.losses, summary.error) == (200, 1, "bad [removed]")
     assert list_traces(tmp_path) == [summary]
 

@@ -146,6 +146,7 @@ async def request_scope(services: GatewayContext, scope: RequestScope, requester
             scope.log_entry.client_disconnected = True
         services.logger.request(scope.log_entry)
         if scope.trace is not None:
+            scope.trace.record_note("model", scope.log_entry.model)
             scope.trace.record_note("error", scope.log_entry.error)
             scope.trace.finish()
 

@@ -100,23 +100,23 @@ def _summarize(trace: FinishedTrace, records: list[AnyTraceRecord], redactor: Re
     route = _last_record(records, Route)
     head = _last_record(records, ClientHead)
     losses = {loss for record in records if isinstance(record, LossList) for loss in record.losses}
-    errors = [
-        str(record.value)
-        for record in records
-        if isinstance(record, TraceNote) and record.name == "error" and record.value is not None
-    ]
     return TraceSummary(
         at=0.0,
         id=redactor.redact_text(trace.id),
         time=trace.time,
         duration=trace.duration,
-        model=route.model if route else None,
+        model=_last_note(records, "model"),
         upstream=route.upstream if route else None,
         status=head.status if head else None,
         losses=len(losses),
-        error=errors[-1] if errors else None,
+        error=_last_note(records, "error"),
     )
 
 
 def _last_record(records: list[AnyTraceRecord], kind: type[_Kind]) -> _Kind | None:
     return next((record for record in reversed(records) if isinstance(record, kind)), None)
+
+
+def _last_note(records: list[AnyTraceRecord], name: str) -> str | None:
+    notes = (record.value for record in reversed(records) if isinstance(record, TraceNote) and record.name == name)
+    return next((str(value) for value in notes if value is not None), None)

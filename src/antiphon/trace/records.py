@@ -38,7 +38,7 @@ class TraceSummary(TraceRecord, frozen=True, kw_only=True, tag="summary"):
     id: str
     time: float  # seconds since 1970
     duration: float
-    model: str | None
+    model: str | None  # as the client named it; the name at the upstream is in the route
     upstream: str | None
     status: int | None
     losses: int

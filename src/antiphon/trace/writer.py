@@ -214,7 +214,7 @@ class Trace:
             self._entries.append(LossList(at=self._elapsed(), losses=list(losses)))
 
     def record_note(self, name: str, value: str | int | float | None) -> None:
-        """Records a named value. Lists show the last note named `error`."""
+        """Records a named value. Lists show the last notes named `model` and `error`."""
         if self._is_open:
             self._entries.append(TraceNote(at=self._elapsed(), name=name, value=value))
 
