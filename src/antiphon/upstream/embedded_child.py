@@ -46,7 +46,7 @@ def _serve(settings: dict[str, Any]) -> Any:
     params.warmup = False  # saves a third of the start time
     params.verbosity = 2  # warnings and errors, which the parent reports
     # Defaults for clients that set none: greedy sampling, so that answers are reproducible, with a penalty on
-    # repetition. With it, 4 of 25 plain questions were not answered within 700 tokens, without it 7.
+    # repetition. The profile `local` also makes the end of an answer more likely.
     params.sampling.temp = 0.0
     params.sampling.dry_multiplier = 0.8
     params.n_predict = settings["longest_answer"]

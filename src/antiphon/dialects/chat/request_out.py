@@ -248,6 +248,8 @@ def _extra_from_hub(request: Request, body: RequestOut, wire: ChatWire, losses: 
     options = search_options(request) if request.tools else None
     if options is not None:
         extra_fields[SEARCH_OPTIONS] = options
+    if wire.token_bias:
+        extra_fields["logit_bias"] = Raw(msgspec.json.encode(wire.token_bias))
     for name, raw in (request.extra or {}).items():
         equivalent_name = EQUIVALENT_FIELDS.get(name, "")
         wire_name = (
