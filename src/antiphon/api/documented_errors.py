@@ -86,12 +86,12 @@ EMBEDDING_ERRORS: Final[ErrorCodes] = {
             "lossy_translation",
         )
     },
-    404: {**TURN_ERRORS[404], "not_supported": "the upstream 'anthropic' has no embeddings: its API is Messages"},
+    404: {**TURN_ERRORS[404], "not_supported": "the upstream 'lab' has no embeddings: its API is Messages"},
     503: {"overloaded": TURN_ERRORS[503]["overloaded"]},
 }
 COMPLETION_ERRORS: Final[ErrorCodes] = {
     **EMBEDDING_ERRORS,
-    404: {**TURN_ERRORS[404], "not_supported": "the upstream 'google' has no text completions: its API is Gemini"},
+    404: {**TURN_ERRORS[404], "not_supported": "the upstream 'lab' has no text completions: its API is Gemini"},
 }
 # The Messages API has its own status for an overloaded server.
 MESSAGES_TURN_ERRORS: Final[ErrorCodes] = {

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from antiphon.api.operation import Endpoint
 from antiphon.api.request_options import requested_routing, requested_strictness
-from antiphon.dialects.common.embeddings import OPENAI_EMBEDDINGS
+from antiphon.dialects.common.embeddings import TEXT_EMBEDDINGS
 from antiphon.dialects.common.token_estimate import estimate_text
 from antiphon.dialects.gemini.embeddings import BATCH_EMBED_CONTENTS, EMBED_CONTENT
 from antiphon.dialects.ollama.embeddings import EMBED, OLD_EMBEDDINGS
@@ -151,7 +151,7 @@ def _endpoint(operation: EmbeddingOperation) -> Endpoint:
     return partial(_create_embeddings, operation)
 
 
-create_embeddings: Final = _endpoint(OPENAI_EMBEDDINGS)
+create_embeddings: Final = _endpoint(TEXT_EMBEDDINGS)
 embed_content: Final = _endpoint(EMBED_CONTENT)
 batch_embed_contents: Final = _endpoint(BATCH_EMBED_CONTENTS)
 embed_ollama: Final = _endpoint(EMBED)

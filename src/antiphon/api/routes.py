@@ -276,7 +276,7 @@ OPERATIONS: Final = (
         create_embeddings,
         id="createEmbeddings",
         summary="Create embeddings",
-        description="Returns a vector for each text, in the form of OpenAI's API. Servers of Chat Completions,"
+        description="Returns a vector for each text. Servers of Chat Completions,"
         " Responses, Gemini and Ollama have embeddings. If the server does not count the tokens, their number is an"
         " estimate and the answer has the header `Antiphon-Estimated`.",
         parameters=(LOSSES,),

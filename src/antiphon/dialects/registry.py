@@ -7,7 +7,7 @@ from typing import Any, Final, cast, get_args
 
 from antiphon.dialects import agent_log, chat, gemini, messages, ollama, responses, vscode
 from antiphon.dialects.chat.wire import ChatWire
-from antiphon.dialects.common.embeddings import OPENAI_EMBEDDINGS
+from antiphon.dialects.common.embeddings import TEXT_EMBEDDINGS
 from antiphon.dialects.common.server_turn import make_server
 from antiphon.dialects.dialect import (
     ClientDialect,
@@ -45,7 +45,7 @@ CHAT: Final = Dialect(
         chat,
         turn_path="/chat/completions",
         count_path="/chat/completions/input_tokens",
-        embeddings=(OPENAI_EMBEDDINGS,),
+        embeddings=(TEXT_EMBEDDINGS,),
         completions_path="/completions",
         wire_type=ChatWire,
         own_client_wire={"native_types": True},
@@ -69,7 +69,7 @@ RESPONSES: Final = Dialect(
         responses,
         turn_path="/responses",
         count_path="/responses/input_tokens",
-        embeddings=(OPENAI_EMBEDDINGS,),
+        embeddings=(TEXT_EMBEDDINGS,),
         completions_path="/completions",
         count_request=responses.count_request,
         wire_type=ResponsesWire,

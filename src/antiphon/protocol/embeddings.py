@@ -46,4 +46,4 @@ class EmbeddingOperation(Struct, frozen=True, kw_only=True):
     read_usage: Callable[[bytes], int | None]
 
 
-MAX_INPUTS: Final = 2048  # of one request, as OpenAI's API has it
+MAX_INPUTS: Final = 2048  # of one request, as most servers of `/v1/embeddings` have it

@@ -16,7 +16,7 @@ def make_vector(text: str, dimensions: int | None = None) -> list[float]:
     return [digest[index % len(digest)] / 256 for index in range(dimensions or DIMENSIONS)]
 
 
-def embed_openai(body: dict[str, Any]) -> PlainReply:
+def embed_texts(body: dict[str, Any]) -> PlainReply:
     """Answer `POST /v1/embeddings`."""
     inputs = body.get("input")
     if isinstance(inputs, str) or (isinstance(inputs, list) and inputs and isinstance(inputs[0], int)):

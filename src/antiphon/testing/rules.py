@@ -14,7 +14,7 @@ from msgspec import Struct
 from antiphon.protocol.codec import decode_json
 from antiphon.rules import Report, Violation, settings
 from antiphon.testing.completions import complete_text
-from antiphon.testing.embeddings import embed_openai
+from antiphon.testing.embeddings import embed_texts
 from antiphon.testing.script import PlainReply, ReceivedRequest, error, whole
 
 
@@ -127,6 +127,6 @@ def parse_json(arguments: str) -> Any:
 
 
 OTHER_OPERATIONS: Final[dict[str, Callable[[dict[str, Any]], PlainReply]]] = {
-    "/v1/embeddings": embed_openai,
+    "/v1/embeddings": embed_texts,
     "/v1/completions": complete_text,
 }

@@ -1,5 +1,5 @@
-"""`POST /v1/embeddings`, the embeddings of OpenAI's API, which servers of Chat Completions and of Responses have; and
-what the embeddings of other APIs share with it."""
+"""`POST /v1/embeddings`, the embeddings of servers of Chat Completions and of Responses, and what the embeddings of
+other APIs share with them."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ INPUT_FORMS: Final[tuple[Any, ...]] = (
     tuple[int, ...],
     tuple[tuple[int, ...], ...],
 )
-OPENAI_EMBEDDINGS: Final = EmbeddingOperation(
+TEXT_EMBEDDINGS: Final = EmbeddingOperation(
     path="/embeddings",
     request_to_hub=request_to_hub,
     request_from_hub=request_from_hub,
