@@ -56,20 +56,14 @@ class Rule(Struct, frozen=True, kw_only=True):
     name: str
     about: str
     when: Callable[[Cell], bool]
-    loss: str = ""  # its path; `{call}` is the position of the first call in the history
+    loss: str = ""  # its path
     since: int = 0  # the turn that loses it first
     until: int = 9  # the turn that loses it last
 
 
 def expected_losses(cell: Cell, turn: int) -> list[str]:
     """The paths of all losses of a turn, and of no other, in the order of the alphabet."""
-    said = cell.scenario.turns[0].said
-    call = 1 + next((at for at, each in enumerate(said) if isinstance(each, Call)), 0)
-    return sorted(
-        rule.loss.format(call=call)
-        for rule in RULES
-        if rule.loss and rule.since <= turn <= rule.until and rule.when(cell)
-    )
+    return sorted(rule.loss for rule in RULES if rule.loss and rule.since <= turn <= rule.until and rule.when(cell))
 
 
 def expected_answer(cell: Cell, turn: int) -> Answer:
@@ -212,10 +206,8 @@ RULES: Final = [
     ),
     Rule(
         name="unsigned",
-        about="the client returns a call without its signature: a placeholder that Gemini accepts is sent. The path of the call is a loss.",
+        about="the client returns a call without its signature: a placeholder that Gemini accepts is sent. Nothing is lost.",
         when=lambda cell: lacks(cell.client, "seals") and cell.server == "gemini" and cell.scenario.asked.tools,
-        loss="input[{call}]",
-        since=1,
     ),
     Rule(
         name="plain refusal",
