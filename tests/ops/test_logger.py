@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from antiphon.gateway.request_scope import RequestLog
+from antiphon.ops.line_width import text_width
 from antiphon.ops.logger import Logger
 
 pytestmark = pytest.mark.without_coverage
@@ -146,18 +147,80 @@ def test_pretty_line_has_all_fields_in_order() -> None:
     )
     assert re.fullmatch(r"\d\d:\d\d:\d\d .*\n", line)
     assert line[9:-1] == (
-        "POST /v1/responses 200 · 1.23 s · first event 0.30 s · mock-1 → lab · 12 tokens in, 34 out · 2 losses"
-        " · the client disconnected · alice · resp_1 · req_1"
+        "200 POST /v1/responses        mock-1 → lab      1.23 s    12→34 tok  2 losses · the client disconnected"
+        " · first event 0.30 s · req_1 · alice · resp_1"
     )
 
 
 def test_pretty_line_of_a_refusal_has_its_code() -> None:
     line = written("pretty", status=404, duration_ms=1.0, error="model_not_found", model="nobody", losses=1)
-    assert line[9:-1] == "warning: POST /v1/responses 404 · 0.00 s · nobody · 1 loss · model_not_found · req_1"
+    assert line[9:-1] == (
+        "404 POST /v1/responses        nobody            0.00 s               1 loss · model_not_found · req_1"
+    )
 
 
-def test_pretty_line_of_a_disconnected_client_says_unanswered() -> None:
-    assert "POST /v1/responses unanswered" in written("pretty", client_disconnected=True, output_tokens=3)
+def test_pretty_line_of_a_disconnected_client_has_no_status() -> None:
+    assert "--- POST /v1/responses " in written("pretty", client_disconnected=True, output_tokens=3)
+
+
+LONG = {
+    "path": "/v1beta/models/gemini-2.5-flash-preview-with-a-long-name:streamGenerateContent",
+    "model": "vendor/模型-with-a-rather-long-name",
+    "upstream": "the-upstream-of-the-laboratory",
+    "status": 502,
+    "duration_ms": 123_456.0,
+    "input_tokens": 1_234_567,
+    "output_tokens": 89_012,
+    "losses": 3,
+    "error": "upstream_unavailable",
+    "owner": "alice",
+    "response_id": "resp_1",
+}
+
+
+def on_terminal(monkeypatch: pytest.MonkeyPatch, width: int, **changes: Any) -> str:
+    """The line on a terminal without colours."""
+    monkeypatch.setattr("antiphon.ops.logger.terminal_width", lambda _: width)
+    monkeypatch.setenv("NO_COLOR", "1")
+    stream = Terminal()
+    Logger(stream).request(a_line(**changes))
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("width", [*range(1, 131), 250])
+def test_line_of_a_request_is_not_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    for changes in (LONG, {}, {"status": 200, "model": "mock-1", "upstream": "lab", "output_tokens": 3}):
+        line = on_terminal(monkeypatch, width, **changes)
+        assert line.count("\n") == 1
+        assert text_width(line[:-1]) <= max(width, 9)  # the time is not cut
+
+
+def test_line_of_a_request_fits_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    fields = {"status": 200, "duration_ms": 1234.0, "model": "mock-1", "upstream": "lab", "owner": "alice"}
+    line = on_terminal(monkeypatch, 80, **fields, input_tokens=12, output_tokens=34, response_id="resp_1")
+    assert line[9:-1] == "200 POST /v1/responses        mock-1 → lab      1.23 s    12→34 tok"
+    line = on_terminal(monkeypatch, 80, **{**fields, "status": 502, "error": "upstream_unavailable"})
+    assert line[9:-1] == "502 POST /v1/responses mock-1 → lab 1.23 s · upstream_unavailable"
+
+
+def test_narrow_line_has_losses_and_error_and_the_beginnings_of_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = on_terminal(monkeypatch, 100, **LONG)
+    assert line[9:-1] == ("502 POST /v1beta/m… vendor/模… 123.46 s 1234567→89012 tok · 3 losses · upstream_unavailable")
+
+
+def test_pretty_line_that_is_not_on_a_terminal_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("antiphon.ops.logger.terminal_width", lambda _: 20)
+    line = written("pretty", **LONG)
+    assert LONG["path"] in line
+    assert line.endswith("3 losses · upstream_unavailable · req_1 · alice · resp_1\n")
+
+
+def test_dumb_terminal_gets_no_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "dumb")
+    stream = Terminal()
+    Logger(stream).request(a_line(status=502, error="x"))
+    assert "\x1b" not in stream.getvalue()
 
 
 @pytest.mark.parametrize("style", ["json", "pretty"])

@@ -26,6 +26,7 @@ import msgspec
 
 from antiphon.gateway.context import Level
 from antiphon.gateway.request_scope import RequestLog
+from antiphon.ops.line_width import cut_text, pad_text, terminal_width, text_width
 from antiphon.redaction import MAX_NAME_LENGTH, MAX_SEARCHED_LENGTH, mask_keys
 
 Style = Literal["json", "pretty", "auto"]
@@ -36,11 +37,11 @@ class Logger:
     """Writes lines to a stream. `auto` is `pretty` on a terminal, else `json`."""
 
     def __init__(self, stream: TextIO, style: Style = "auto", *, now: Callable[[], float] = unix_time) -> None:
-        is_terminal = _is_terminal(stream)
+        self._is_terminal = is_terminal = _is_terminal(stream)
         self._stream = stream
         self._now = now
         self._is_pretty = style == "pretty" or (style == "auto" and is_terminal)
-        self._has_colours = is_terminal and not os.environ.get("NO_COLOR")
+        self._has_colours = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
         self._lock = threading.RLock()  # reentrant: a signal handler may log during a write
         self._waiting_entries: list[RequestLog] = []
         self._listeners: list[Callable[[RequestLog], None]] = []
@@ -75,10 +76,14 @@ class Logger:
     def _format_request(self, log_entry: RequestLog) -> str:
         level = _level_of(log_entry)
         return (
-            self._pretty(log_entry.time, level, _pretty_request(log_entry))
+            self._pretty(log_entry.time, level, _pretty_request(log_entry, self._line_width()), is_marked=False)
             if self._is_pretty
             else _json_request(log_entry, level)
         )
+
+    def _line_width(self) -> int | None:
+        """The columns of the terminal beside the time; None if the log is not written to a terminal."""
+        return terminal_width(self._stream) - CLOCK_WIDTH if self._is_terminal else None
 
     def event(self, name: str, /, *, level: Level = "info", **fields: object) -> None:
         """Logs an event other than a request, such as a start, a stop or a warning."""
@@ -124,10 +129,12 @@ class Logger:
         trace_lines = [f"\n    {_clean(line)}" for line in lines or () if line]
         self._write(self._pretty(timestamp, level, "  ".join(parts) + "".join(trace_lines)))
 
-    def _pretty(self, timestamp: float, level: Level, text: str) -> str:
+    def _pretty(self, timestamp: float, level: Level, text: str, *, is_marked: bool = True) -> str:
+        """Returns the line with its time. Without colours, the level stands before the text if `is_marked`."""
         clock_time = datetime.fromtimestamp(timestamp).strftime("%H:%M:%S")
         if not self._has_colours:
-            return f"{clock_time} {text}" if level in UNMARKED_LEVELS else f"{clock_time} {level}: {text}"
+            mark = f"{level}: " if is_marked and level not in UNMARKED_LEVELS else ""
+            return f"{clock_time} {mark}{text}"
         colour = COLOURS.get(level)
         return f"\x1b[2m{clock_time}\x1b[0m " + (f"\x1b[{colour}m{text}\x1b[0m" if colour else text)
 
@@ -170,30 +177,61 @@ def _level_of_number(number: int) -> Level:
     return "info" if number >= logging.INFO else "debug"
 
 
-def _pretty_request(log_entry: RequestLog) -> str:
-    """A request as readable text, the most important fields first."""
-    path = _clean(log_entry.path, MAX_NAME_LENGTH)
-    parts = [
-        f"{log_entry.method} {path} {log_entry.status or 'unanswered'}",
-        f"{(log_entry.duration_ms or 0) / 1000:.2f} s",
-    ]
-    if log_entry.first_event_ms is not None:
-        parts.append(f"first event {log_entry.first_event_ms / 1000:.2f} s")
-    if log_entry.model is not None:
-        model = _clean(log_entry.model, MAX_NAME_LENGTH)
-        parts.append(f"{model} → {_clean(log_entry.upstream, MAX_NAME_LENGTH)}" if log_entry.upstream else model)
-    if log_entry.input_tokens is not None or log_entry.output_tokens is not None:
-        parts.append(f"{log_entry.input_tokens or 0} tokens in, {log_entry.output_tokens or 0} out")
-    if len(log_entry.attempts) > 1:
-        parts.append(f"{len(log_entry.attempts)} attempts")
+def _pretty_request(log_entry: RequestLog, width: int | None) -> str:
+    """A request as one line: columns, then details. If `width` is given, the line is not wider: details are dropped
+    from the end, then the columns lose their padding and are cut."""
+    request = f"{log_entry.method} {_clean(log_entry.path, MAX_NAME_LENGTH)}"
+    model = _clean(log_entry.model or "", MAX_NAME_LENGTH)
+    if log_entry.upstream:
+        model = f"{model} → {_clean(log_entry.upstream, MAX_NAME_LENGTH)}"
+    status, figures = str(log_entry.status or NO_STATUS), _pretty_figures(log_entry)
+    columns = f"{status} {pad_text(request, REQUEST_WIDTH)} {pad_text(model, MODEL_WIDTH)} {figures}"
+    result, details = _result_details(log_entry), _further_details(log_entry)
+    line = ""
+    for count in range(len(details), -1, -1):
+        line = f"{columns}  {' · '.join((*result, *details[:count]))}".rstrip()
+        if width is None or text_width(line) <= width:
+            return line
+    assert width is not None
+    return _narrow_request(status, request, model, " · ".join((" ".join(figures.split()), *result)), width)
+
+
+def _narrow_request(status: str, request: str, model: str, rest: str, width: int) -> str:
+    """A request without padding. The model gets two fifths of the free columns, or what the path leaves."""
+    free = max(width - text_width(f"{status}   {rest}"), 0)
+    request = cut_text(request, max(free - text_width(model), free * 3 // 5))
+    model = cut_text(model, free - text_width(request))
+    return cut_text(" ".join(part for part in (status, request, model, rest) if part), width)
+
+
+def _pretty_figures(log_entry: RequestLog) -> str:
+    duration = f"{(log_entry.duration_ms or 0) / 1000:.2f} s"
+    has_tokens = log_entry.input_tokens is not None or log_entry.output_tokens is not None
+    tokens = f"{log_entry.input_tokens or 0}→{log_entry.output_tokens or 0} tok" if has_tokens else ""
+    return f"{duration:>{DURATION_WIDTH}} {tokens:>{TOKENS_WIDTH}}"
+
+
+def _result_details(log_entry: RequestLog) -> list[str]:
+    """What was wrong with a request; a narrow line has it too."""
+    details = []
     if log_entry.losses:
-        parts.append("1 loss" if log_entry.losses == 1 else f"{log_entry.losses} losses")
+        details.append("1 loss" if log_entry.losses == 1 else f"{log_entry.losses} losses")
     if log_entry.error is not None:
-        parts.append(log_entry.error)
+        details.append(_clean(log_entry.error))
     if log_entry.client_disconnected:
-        parts.append("the client disconnected")
-    parts += [word for word in (log_entry.owner, log_entry.response_id, log_entry.request_id) if word is not None]
-    return " · ".join(map(_clean, parts))
+        details.append("the client disconnected")
+    return details
+
+
+def _further_details(log_entry: RequestLog) -> list[str]:
+    """The other details, the most important first."""
+    details = []
+    if len(log_entry.attempts) > 1:
+        details.append(f"{len(log_entry.attempts)} attempts")
+    if log_entry.first_event_ms is not None:
+        details.append(f"first event {log_entry.first_event_ms / 1000:.2f} s")
+    names = (log_entry.request_id, log_entry.owner, log_entry.response_id)
+    return details + [_clean(name) for name in names if name is not None]
 
 
 def _json_request(log_entry: RequestLog, level: Level) -> str:
@@ -309,6 +347,13 @@ FLUSH_DELAY: Final = 0.02  # seconds that the line of a request may wait
 MAX_TRACE: Final = 8_000
 MIN_TRACE_LINES: Final = 2  # the message, and the empty text after its newline
 MAX_CACHED_LENGTH: Final = 200
+# Columns of a pretty line; those of the request and the model fit usual ones.
+CLOCK_WIDTH: Final = 9  # the time and a space
+REQUEST_WIDTH: Final = 25
+MODEL_WIDTH: Final = 16
+DURATION_WIDTH: Final = 7
+TOKENS_WIDTH: Final = 12
+NO_STATUS: Final = "---"  # the client disconnected before an answer
 UNMARKED_LEVELS: Final = ("debug", "info")
 COLOURS: Final[dict[str, str]] = {"debug": "2", "warning": "33", "error": "31"}
 # Characters that move the cursor of a terminal, end a line, or change the direction of text.
