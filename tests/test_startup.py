@@ -47,6 +47,8 @@ def test_version_option_imports_no_command() -> None:
         "antiphon.cli.help",
         "antiphon.cli.terminal",
         "antiphon.errors",
+        "antiphon.ops",
+        "antiphon.ops.line_width",
     }
     assert not modules & {"asyncio", "msgspec", "ssl"}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -56,6 +57,18 @@ def test_ask_prints_the_answer_and_its_usage() -> None:
     assert asked[:3] == (0, "Hello\n", "12 tokens in, 34 out\n")
     assert asked.body == {"model": "local", "input": "Say hello.", "stream": True}
     assert asked.network.closed
+
+
+@pytest.mark.parametrize("option", [(), ("--json",)])
+def test_ask_erases_its_status_before_the_answer(option: tuple[str, ...]) -> None:
+    screen = Terminal()
+    network = FakeNetwork(models=FakeAnswer(MODELS), responses=stream(says("Hello")))
+    args = make_parser().parse_args(["ask", "hi", *option])
+    ask.run(args, screen, screen, stdin=Terminal(), environ={"NO_COLOR": "1"}, transport=network)
+    shown = re.split(r"\r *\r", screen.getvalue())
+    assert shown[:2] == ["asking the gateway at http://127.0.0.1:8080 …", "waiting for local …"]
+    assert shown[2].startswith("{" if option else "Hello\n12 tokens in")
+    assert len(shown) == 3
 
 
 def test_ask_prefers_the_local_model_over_the_first_listed() -> None:

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import pty
-import select
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from tests.cli.network import MODELS, FakeAnswer, FakeNetwork, nobody, refusal, says, stream
+from tests.cli.pseudo_terminal import PseudoTerminal
 
 from antiphon.cli import chat
 from antiphon.cli.entry import make_parser
@@ -26,14 +21,6 @@ from antiphon.protocol.writer import ResponseWriter
 from antiphon.testing import Gate, ResponsesServer, text, turn, wait
 
 URL = "http://127.0.0.1:8080"
-LIMIT = 60.0  # seconds
-# Makes standard input the terminal of a new session, so that Ctrl-C sends SIGINT to it, and runs Python.
-ATTACH_TERMINAL = """
-import fcntl, os, sys, termios
-os.setsid()
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
-"""
 
 
 class Chatted(NamedTuple):
@@ -213,44 +200,12 @@ def test_chat_continues_a_stored_response_by_id() -> None:
     assert chatted.bodies[0]["previous_response_id"] == "resp_7"
 
 
-class _Terminal:
-    """`antiphon chat` in a pseudo-terminal."""
-
-    def __init__(self, url: str, home: Path) -> None:
-        self._terminal, slave = pty.openpty()
-        self._text = ""
-        environment = {**os.environ, "ANTIPHON_URL": url, "HOME": str(home), "TERM": "xterm", "ANTIPHON_API_KEY": "k"}
-        command = [sys.executable, "-c", ATTACH_TERMINAL, "-m", "antiphon", "chat", "-m", "mock-1"]
-        self._process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=environment)
-        os.close(slave)
-
-    def write(self, keys: bytes) -> None:
-        os.write(self._terminal, keys)
-
-    def wait_for(self, text: str) -> None:
-        """Waits for a text on the screen after those of earlier calls."""
-        deadline = time.monotonic() + LIMIT
-        while text not in self._text:
-            ready = select.select([self._terminal], [], [], max(0.0, deadline - time.monotonic()))[0]
-            assert ready, f"no {text!r} within {LIMIT} s, but {self._text!r}"
-            self._text += os.read(self._terminal, 4096).decode(errors="replace")
-        self._text = self._text.partition(text)[2]
-
-    def wait(self) -> int:
-        return self._process.wait(LIMIT)
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.wait(LIMIT)
-        os.close(self._terminal)
-
-
 @pytest.mark.io
 def test_chat_in_a_terminal_stops_an_answer_and_goes_on(tmp_path: Path) -> None:
     """Ctrl-C ends the answer, and the next question tells the model how far it got. Ctrl-D ends the chat."""
     gate = Gate()
     with ResponsesServer([turn(text("Once upon"), wait(gate)), turn(text("a time"))]) as server:
-        terminal = _Terminal(server.origin, tmp_path)
+        terminal = PseudoTerminal("chat", "-m", "mock-1", url=server.origin, home=tmp_path)
         try:
             terminal.wait_for("> ")
             terminal.write(b"Tell me a story.\n")

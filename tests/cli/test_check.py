@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,21 @@ def test_check_uses_colours_only_on_terminals() -> None:
         _, plain, _ = _run(server.base_url, "--case", "http.done", out=Terminal(), NO_COLOR="1")
     assert "\x1b[31mFAIL\x1b[0m" in painted
     assert "\x1b" not in plain
+
+
+@pytest.mark.io
+def test_check_shows_its_progress_on_a_terminal() -> None:
+    err = Terminal()
+    with JudgedServer() as server:
+        args = make_parser().parse_args(["check", server.base_url, "--case", "http.done", "--json"])
+        run(args, io.StringIO(), err, environ={"NO_COLOR": "1"})
+    shown = [line for line in re.split(r"\r *\r|\n", err.getvalue()) if line]
+    assert shown == [
+        f"asking {server.base_url} for its models …",
+        f"{server.base_url}, model mock-1, 1 cases",
+        "0 of 1 cases …",
+        "1 of 1 cases …",
+    ]
 
 
 @pytest.mark.io

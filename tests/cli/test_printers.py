@@ -14,7 +14,7 @@ from tests.generate.events import counting_stamps, lives
 
 from antiphon.cli.outcome import ResponseOutcome
 from antiphon.cli.printers import EventPrinter, Printer, TextPrinter
-from antiphon.cli.terminal import printable
+from antiphon.cli.terminal import StatusLine, printable
 from antiphon.protocol.codec import encode
 from antiphon.protocol.emitters import EventCollector
 from antiphon.protocol.events import OutputTextDelta, StreamEvent
@@ -53,7 +53,7 @@ def _shown(
     environ: dict[str, str] | None = None,
     losses: tuple[str, ...] = (),
 ) -> tuple[str, str]:
-    _print(TextPrinter(out, err, environ or {}), _events(write), losses)
+    _print(TextPrinter(out, err, environ or {}, StatusLine(err, {})), _events(write), losses)
     return out.getvalue(), err.getvalue()
 
 
@@ -166,7 +166,7 @@ def test_printer_shows_losses_before_the_answer() -> None:
 def test_event_printer_writes_one_event_per_line() -> None:
     events = _events(_thinks)
     out = io.StringIO()
-    _print(EventPrinter(out), events, ("tools[0]",))
+    _print(EventPrinter(out, StatusLine(io.StringIO(), {})), events, ("tools[0]",))
     assert [json.loads(line) for line in out.getvalue().splitlines()] == [json.loads(encode(event)) for event in events]
 
 
@@ -186,7 +186,7 @@ def test_printer_removes_escape_sequences(delta: str) -> None:
 @given(lives())
 def test_printer_writes_only_text_to_standard_output(events: list[StreamEvent]) -> None:
     out = io.StringIO()
-    _print(TextPrinter(out, Terminal(), {}), events)
+    _print(TextPrinter(out, Terminal(), {}, StatusLine(io.StringIO(), {})), events)
     text = "".join(printable(event.delta) for event in events if isinstance(event, OutputTextDelta))
     assert out.getvalue().replace("\n", "") == text.replace("\n", "")
     assert out.getvalue()[-1:] in ("", "\n")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 import pytest
-from tests.cli.network import FakeAnswer, FakeNetwork, nobody
+from tests.cli.network import FakeAnswer, FakeNetwork, Terminal, nobody
 from tests.probe.servers import CONSTRAINTS, server_of, vercel
 
 from antiphon.cli.entry import make_parser
@@ -52,6 +53,18 @@ def test_probe_prints_cost_findings_and_profile() -> None:
     assert "refused   tool call and its output                          400: " in out
     assert '\nabout = "http://127.0.0.1:' in out
     assert '    "tool_history_as_text",\n' in out
+
+
+def test_probe_shows_its_progress_on_a_terminal() -> None:
+    err = Terminal()
+    with ChatServer() as server:
+        args = make_parser().parse_args(["probe", server.base_url, "--dialect", "chat", "--json"])
+        run(args, io.StringIO(), err, environ={"NO_COLOR": "1"})
+    shown = [line for line in re.split(r"\r *\r|\n", err.getvalue()) if line]
+    assert shown[0] == f"looking for a server at {server.base_url} …"
+    assert shown[3:5] == ["sending a minimal request …", "1 findings so far …"]
+    assert shown[-1].endswith(" findings so far …")
+    assert err.getvalue().endswith(" \r")
 
 
 def test_probe_writes_the_profile_to_a_file(tmp_path: Path) -> None:

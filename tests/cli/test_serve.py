@@ -71,6 +71,24 @@ def test_serve_without_a_configuration_serves_the_embedded_model(tmp_path: Path)
     assert '"model":"local"' in output
 
 
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [((), "starting the gateway and the embedded model …\n"), (("--config", "lab.toml"), "starting the gateway …\n")],
+)
+def test_serve_says_on_a_terminal_what_it_starts_before_it_does(
+    tmp_path: Path, words: tuple[str, ...], line: str
+) -> None:
+    """A proxy for the limit of 300 ms: the line stands there before the server starts, which takes seconds."""
+    (tmp_path / "lab.toml").write_text(LAB)
+    for err, expected in ((Terminal(), line), (io.StringIO(), "")):
+        shown: list[str] = []
+        server = FakeServer(then=lambda err=err, shown=shown: shown.append(err.getvalue()))  # type: ignore[misc]
+        args = make_parser().parse_args(["serve", *words])
+        environ = {"HOME": "/home/ada", "NO_COLOR": "1"}
+        serve.run(args, io.StringIO(), err, environ=environ, cwd=tmp_path, serve=server)
+        assert shown == [expected]
+
+
 def test_serve_reads_config_from_option_then_environment_then_folder(tmp_path: Path) -> None:
     for name in ("antiphon", "named", "variable"):
         (tmp_path / f"{name}.toml").write_text(LAB.replace('"lab"', f'"{name}"'))

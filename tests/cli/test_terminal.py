@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import io
 import json
+import socket
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.cli.network import Terminal
+from tests.cli.pseudo_terminal import PseudoTerminal
 
-from antiphon.cli.terminal import TextStyler, one_line, printable, printable_json
+from antiphon.cli.terminal import StatusLine, TextStyler, one_line, printable, printable_json
 
 
 def test_styler_colours_text_on_a_terminal() -> None:
@@ -71,3 +74,60 @@ def test_printable_json_is_equal_json_on_one_line(value: dict[str, str]) -> None
     assert json.loads(shown) == value
     assert "\n" not in shown
     assert printable(shown) == shown
+
+
+def test_status_line_is_replaced_and_erased() -> None:
+    err = Terminal()
+    with StatusLine(err, {"NO_COLOR": "1"}) as status:
+        status.show("one")
+        assert err.getvalue() == "one …"
+        status.show("two")
+        assert err.getvalue() == "one …\r     \rtwo …"
+    status.clear()
+    assert err.getvalue() == "one …\r     \rtwo …\r     \r"
+
+
+def test_status_line_is_cut_to_the_width_of_the_terminal_and_has_no_control_characters() -> None:
+    err = Terminal()
+    StatusLine(err, {"NO_COLOR": "1"}).show("waiting for \x1b[2J\u202e" + "x" * 100)
+    assert err.getvalue().startswith("waiting for [2J\\u202exxx")
+    assert len(err.getvalue()) == 79
+
+
+def test_status_line_is_dimmed() -> None:
+    err = Terminal()
+    StatusLine(err, {"TERM": "xterm"}).show("one")
+    assert err.getvalue() == "\x1b[2mone …\x1b[0m"
+
+
+def test_status_line_needs_a_terminal() -> None:
+    err = io.StringIO()
+    with StatusLine(err, {}).show("one"):
+        pass
+    assert err.getvalue() == ""
+
+
+@pytest.mark.io
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("check", "URL"), "asking URL/v1 for its models …"),
+        (("probe", "URL"), "looking for a server at URL/v1 …"),
+        (("models",), "asking URL for its models …"),
+        (("ask", "Hi"), "asking the gateway at URL …"),
+        (("ask", "-m", "mock-1", "Hi"), "waiting for mock-1 …"),
+        (("chat",), "asking the gateway at URL …"),
+    ],
+)
+def test_command_says_what_it_does_before_an_answer_arrives(words: tuple[str, ...], line: str, tmp_path: Path) -> None:
+    """The server accepts connections and never answers. The first line stands there before the command is imported."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        terminal = PseudoTerminal(*(word.replace("URL", url) for word in words), url=url, home=tmp_path)
+        try:
+            terminal.wait_for(f"antiphon {words[0]} …")
+            terminal.wait_for(line.replace("URL", url))
+            terminal.write(b"\x03")
+            assert terminal.wait() == 130
+        finally:
+            terminal.close()

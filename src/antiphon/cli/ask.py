@@ -17,6 +17,7 @@ from antiphon.cli.help import HELP_FORMAT
 from antiphon.cli.last_response import LastResponse, load_last_response, save_last_response
 from antiphon.cli.outcome import ResponseOutcome
 from antiphon.cli.printers import EventPrinter, Printer, TextPrinter
+from antiphon.cli.terminal import StatusLine
 from antiphon.client import AsyncClient, ResponseStream
 from antiphon.protocol.content import InputText
 from antiphon.protocol.items import MessageParam
@@ -90,13 +91,16 @@ def run(
     model = _require_utf_8("the model name", args.model or "")
     system = _require_utf_8("the system prompt", args.system or "")
     attachments = [attach_file(file) for file in args.files]
-    printer = EventPrinter(out) if args.json else TextPrinter(out, err, environ)
+    status = StatusLine(err, environ)
+    printer = EventPrinter(out, status) if args.json else TextPrinter(out, err, environ, status)
     url = gateway_url(args.url, environ)
     last = load_last_response(url, environ) if args.continue_ and not args.response else None
     previous_id = last.id if last else args.response
 
     async def ask(client: AsyncClient) -> None:
+        status.show(f"asking the gateway at {url}")
         fields: RequestFields = {"model": model or (last.model if last else await _default_model(client, url))}
+        status.show(f"waiting for {fields['model']}")
         if system:
             fields["instructions"] = system
         if previous_id:
@@ -106,7 +110,8 @@ def run(
         if stream.response.store:
             save_last_response(LastResponse(url, stream.response.id, fields["model"] or ""), environ)
 
-    call_gateway(ask, url, environ, transport)
+    with status:
+        call_gateway(ask, url, environ, transport)
     return OK
 
 

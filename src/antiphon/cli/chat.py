@@ -20,7 +20,7 @@ from antiphon.cli.help import HELP_FORMAT
 from antiphon.cli.last_response import LastResponse, load_last_response, save_last_response
 from antiphon.cli.outcome import ResponseOutcome
 from antiphon.cli.printers import TextPrinter
-from antiphon.cli.terminal import TextStyler, one_line
+from antiphon.cli.terminal import StatusLine, TextStyler, one_line
 from antiphon.client import AsyncClient, ResponseStream
 from antiphon.upstream.transport import Transport
 
@@ -54,7 +54,8 @@ def run(
     url = gateway_url(args.url, environ)
     last = load_last_response(url, environ) if args.continue_ and not args.response else None
     connection = _Connection(url, environ, transport)
-    model = args.model or (last.model if last else connection.default_model())
+    with StatusLine(err, environ).show(f"asking the gateway at {url}"):
+        model = args.model or (last.model if last else connection.default_model())
     conversation = Conversation(model, args.system or "", last.id if last else args.response)
     chat = Chat(conversation, connection, out, err, environ)
     chat.print_note(f"{model} at {url}; /help lists the commands")
@@ -100,9 +101,11 @@ class Chat:
         self._err.flush()
 
     def _ask(self, question: str) -> None:
-        turn = _Turn(self._conversation, question, TextPrinter(self._out, self._err, self._environ))
+        status = StatusLine(self._err, self._environ)
+        turn = _Turn(self._conversation, question, TextPrinter(self._out, self._err, self._environ, status))
         try:
-            self._connection.call(turn.run)
+            with status.show(f"waiting for {self._conversation.model}"):
+                self._connection.call(turn.run)
         except KeyboardInterrupt:
             turn.stop()
             self.print_note("stopped")

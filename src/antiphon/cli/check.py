@@ -7,7 +7,7 @@ import asyncio
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, TextIO
 from urllib.parse import urlsplit
@@ -22,7 +22,7 @@ from antiphon.check.session import CheckedServer, CheckTarget, NoAnswer
 from antiphon.check.stream import judge_stream
 from antiphon.cli.exits import FAILED, OK, CommandFailed, InvalidUsage
 from antiphon.cli.help import HELP_FORMAT
-from antiphon.cli.terminal import TextStyle, TextStyler, one_line, printable_json
+from antiphon.cli.terminal import StatusLine, TextStyle, TextStyler, one_line, printable_json
 from antiphon.config import Timeouts
 from antiphon.protocol.suggestions import did_you_mean
 from antiphon.upstream.http import HttpTransport
@@ -81,10 +81,9 @@ def run(
             connect=min(args.timeout, 10.0), first_byte=args.timeout, idle=args.timeout, total=args.timeout
         ),
     )
-    table = _Table(out, TextStyler(out, environ), is_json=args.json)
-    target, outcomes = asyncio.run(
-        _check_server(target, cases, table.write_outcome, err, transport or HttpTransport(environ))
-    )
+    with StatusLine(err, environ) as status:
+        table = _Table(out, TextStyler(out, environ), is_json=args.json, status=status, case_count=len(cases))
+        target, outcomes = asyncio.run(_check_server(target, cases, table, err, transport or HttpTransport(environ)))
     table.finish(outcomes, {"url": target.base_url, "model": target.model})
     return OK if is_conformant(outcomes) else FAILED
 
@@ -112,19 +111,22 @@ def server_url(text: str) -> str:
 async def _check_server(
     target: CheckTarget,
     cases: list[CheckCase],
-    write_outcome: Callable[[CaseOutcome], None],
+    table: _Table,
     err: TextIO,
     transport: Transport,
 ) -> tuple[CheckTarget, list[CaseOutcome]]:
     try:
+        table.status.show(f"asking {target.base_url} for its models")
         # Also sent if the model is given: without a server, no case is run.
         first_listed = await first_model(CheckedServer(target, transport))
         if not target.model:
             if first_listed is None:
                 raise InvalidUsage("the server lists no models; choose one with --model")
             target = msgspec.structs.replace(target, model=first_listed)
+        table.status.clear()
         err.write(f"{target.base_url}, model {one_line(target.model)}, {len(cases)} cases\n")
-        return target, await run_cases(CheckedServer(target, transport), cases, write_outcome)
+        table.show_progress()
+        return target, await run_cases(CheckedServer(target, transport), cases, table.write_outcome)
     except NoAnswer as fault:
         raise CommandFailed(f"{target.base_url}: {fault}") from None
     finally:
@@ -152,14 +154,26 @@ def _check_file(file: Path, out: TextIO, paint: TextStyler, *, is_json: bool) ->
 class _Table:
     """The report as text: a line for each case when it ends, its findings below it, and a summary."""
 
-    def __init__(self, out: TextIO, paint: TextStyler, *, is_json: bool) -> None:
+    def __init__(self, out: TextIO, paint: TextStyler, *, is_json: bool, status: StatusLine, case_count: int) -> None:
+        self.status = status
         self._out = out
         self._paint = paint
         self._is_json = is_json
+        self._case_count = case_count
+        self._ended_cases = 0
+
+    def show_progress(self) -> None:
+        """Show how many cases have ended, as the status."""
+        self.status.show(f"{self._ended_cases} of {self._case_count} cases")
 
     def write_outcome(self, outcome: CaseOutcome) -> None:
-        if self._is_json:
-            return
+        self._ended_cases += 1
+        if not self._is_json:
+            self.status.clear()
+            self._write_case(outcome)
+        self.show_progress()
+
+    def _write_case(self, outcome: CaseOutcome) -> None:
         case = outcome.case
         label, style = VERDICT_LABELS[outcome.verdict]
         reason = f"  ({outcome.skipped})" if outcome.verdict == "skip" else ""

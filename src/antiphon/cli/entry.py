@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, TextIO, cast
 from antiphon import __version__
 from antiphon.cli.exits import EXIT_CODES, FAILED, INTERRUPTED, INVALID_USAGE, InvalidUsage
 from antiphon.cli.help import HELP_FORMAT
-from antiphon.cli.terminal import TextStyler, printable
+from antiphon.cli.terminal import StatusLine, TextStyler, printable
 from antiphon.errors import AntiphonError, ConfigError, ProfileError
 
 
@@ -63,6 +63,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the command line. For commands that start another program, `passed` has the arguments after `--`."""
     command = next((name for name in arguments if name in COMMANDS), None)
+    if command:
+        with StatusLine(sys.stderr, os.environ).show(f"antiphon {command}"):
+            import_command(command)  # takes up to 0.3 s
     own, passed = arguments, list[str]()
     if command in STARTERS and "--" in arguments:
         end = list(arguments).index("--")

@@ -16,7 +16,7 @@ from antiphon.cli.exits import EXIT_CODES, FAILED, OK, CommandFailed, InvalidUsa
 from antiphon.cli.help import HELP_FORMAT
 from antiphon.cli.live_check import check_upstreams, describe_results
 from antiphon.cli.local_servers import AnsweringServer, find_local_servers
-from antiphon.cli.terminal import TextStyler, one_line
+from antiphon.cli.terminal import StatusLine, TextStyler, one_line
 from antiphon.config import parse_config
 from antiphon.config.json_schema import config_schema
 from antiphon.profiles.providers import Provider, builtin_providers
@@ -79,7 +79,11 @@ def run(
     _write(args.output, text)
     _write(args.output.with_name(SCHEMA_FILE), json.dumps(config_schema(), indent=2, ensure_ascii=False) + "\n")
     out.write(f"wrote {args.output} and {args.output.with_name(SCHEMA_FILE)}\n")
-    results = [] if args.no_live else check_upstreams(config, environ)
+    out.flush()
+    results = []
+    if not args.no_live:
+        with StatusLine(err, environ).show("asking the upstreams for their models"):
+            results = check_upstreams(config, environ)
     out.writelines(f"  {line}\n" for line in describe_results(results, TextStyler(out, environ)))
     option = "" if args.output == Path("antiphon.toml") else f" --config {args.output}"
     out.write(f"start the gateway with: antiphon serve{option}\n")

@@ -13,7 +13,7 @@ from antiphon.cli.exits import EXIT_CODES, OK
 from antiphon.cli.gateway_address import add_url, gateway_url
 from antiphon.cli.gateway_client import call_gateway
 from antiphon.cli.help import HELP_FORMAT
-from antiphon.cli.terminal import TextStyler, one_line, printable_json
+from antiphon.cli.terminal import StatusLine, TextStyler, one_line, printable_json
 from antiphon.client import AsyncClient, Model
 from antiphon.upstream.transport import Transport
 
@@ -39,8 +39,11 @@ def run(
     environ: Mapping[str, str] = os.environ,
     transport: Transport | None = None,
 ) -> int:
+    url = gateway_url(args.url, environ)
+
     async def show(client: AsyncClient) -> None:
-        models = await client.models()
+        with StatusLine(err, environ).show(f"asking {url} for its models"):
+            models = await client.models()
         if args.json:
             out.write(f"{printable_json(msgspec.json.encode({'object': 'list', 'data': models}))}\n")
         elif models:
@@ -48,7 +51,7 @@ def run(
         else:
             err.write("the gateway lists no models; use a name that matches a pattern in its configuration\n")
 
-    call_gateway(show, gateway_url(args.url, environ), environ, transport)
+    call_gateway(show, url, environ, transport)
     return OK
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Protocol, TextIO
 
 from antiphon.cli.outcome import ResponseOutcome
-from antiphon.cli.terminal import TextStyle, TextStyler, one_line, printable, printable_json
+from antiphon.cli.terminal import StatusLine, TextStyle, TextStyler, one_line, printable, printable_json
 from antiphon.protocol.codec import encode
 from antiphon.protocol.events import (
     ItemDone,
@@ -40,13 +40,15 @@ class Printer(Protocol):
 class EventPrinter:
     """Prints every event as JSON, one per line."""
 
-    def __init__(self, out: TextIO) -> None:
+    def __init__(self, out: TextIO, status: StatusLine) -> None:
         self._out = out
+        self._status = status
 
     def begin(self, losses: Losses) -> None:
         pass  # scripts can read losses from the trace
 
     def show_event(self, event: StreamEvent) -> None:
+        self._status.clear()
         self._out.write(f"{printable_json(encode(event))}\n")
         self._out.flush()
 
@@ -57,9 +59,10 @@ class EventPrinter:
 class TextPrinter:
     """Prints the text while it is streamed, and everything else on standard error."""
 
-    def __init__(self, out: TextIO, err: TextIO, environ: Mapping[str, str]) -> None:
+    def __init__(self, out: TextIO, err: TextIO, environ: Mapping[str, str], status: StatusLine) -> None:
         self._out = out
         self._err = err
+        self._status = status
         self._paint = TextStyler(err, environ)
         self._is_watched = err.isatty()
         self._block: str | None = None  # the part of the answer that is currently written
@@ -99,6 +102,7 @@ class TextPrinter:
         """Write a piece of a block. Blocks are separated by an empty line."""
         if not text:
             return
+        self._status.clear()
         if block != self._block:
             self._begin_block(stream, block)
             stream.write(heading)
@@ -118,6 +122,7 @@ class TextPrinter:
 
     def _write_line(self, style: TextStyle, text: str) -> None:
         """Write a separate line to standard error."""
+        self._status.clear()
         self._end_line()
         self._err.write(f"{self._paint(style, text)}\n")
         self._err.flush()

@@ -16,7 +16,7 @@ import msgspec
 from antiphon.cli.check import key_from_environ, parse_seconds, server_url
 from antiphon.cli.exits import FAILED, INTERRUPTED, OK, CommandFailed, InvalidUsage
 from antiphon.cli.help import HELP_FORMAT
-from antiphon.cli.terminal import TextStyle, TextStyler, one_line, printable_json
+from antiphon.cli.terminal import StatusLine, TextStyle, TextStyler, one_line, printable_json
 from antiphon.config import Timeouts
 from antiphon.dialects.dialect import ServerDialectName
 from antiphon.dialects.registry import SERVER_DIALECTS
@@ -75,18 +75,15 @@ def run(
     timeouts = Timeouts(
         connect=min(args.timeout, 10.0), first_byte=args.timeout, idle=args.timeout, total=args.timeout * 2
     )
-    session = _Session(
-        args,
-        _Table(out, TextStyler(out, environ), is_json=args.json),
-        err,
-        key_from_environ(args.key_env, environ),
-        timeouts,
-    )
-    try:
-        return asyncio.run(session.run(transport or HttpTransport(environ)))
-    except KeyboardInterrupt:
-        session.write_partial_report("interrupted")
-        return INTERRUPTED
+    key = key_from_environ(args.key_env, environ)
+    with StatusLine(err, environ) as status:
+        table = _Table(out, TextStyler(out, environ), is_json=args.json, status=status)
+        session = _Session(args, table, err, key, timeouts)
+        try:
+            return asyncio.run(session.run(transport or HttpTransport(environ)))
+        except KeyboardInterrupt:
+            session.write_partial_report("interrupted")
+            return INTERRUPTED
 
 
 def base_url(text: str, dialect: ServerDialectName) -> str:
@@ -114,8 +111,11 @@ class _Session:
 
     async def run(self, transport: Transport) -> int:
         try:
+            self._table.status.show(f"looking for a server at {server_url(self._args.url)}")
             target = await self._select_target(transport)
+            self._table.status.clear()
             self._print_cost(target)
+            self._table.status.show("sending a minimal request")
             self._probe = Probe(target, transport, self._table.write_finding)
             report = await self._probe.run()
         except NoServerFound as fault:
@@ -175,20 +175,28 @@ class _Session:
 class _Table:
     """The report as text: a line for each finding, then a summary and the profile."""
 
-    def __init__(self, out: TextIO, paint: TextStyler, *, is_json: bool) -> None:
+    def __init__(self, out: TextIO, paint: TextStyler, *, is_json: bool, status: StatusLine) -> None:
+        self.status = status
         self._out = out
         self._paint = paint
         self._is_json = is_json
+        self._finding_count = 0
 
     def write_finding(self, finding: ProbeFinding) -> None:
-        if self._is_json:
-            return
+        self._finding_count += 1
+        if not self._is_json:
+            self.status.clear()
+            self._write_line(finding)
+        self.status.show(f"{self._finding_count} findings so far")
+
+    def _write_line(self, finding: ProbeFinding) -> None:
         verdict = self._paint(VERDICT_STYLES[finding.verdict], f"{finding.verdict:8}")
         detail = self._paint("dim", one_line(finding.detail))
         self._out.write(f"{verdict}  {finding.title:{TITLE_WIDTH}}  {detail}\n")
         self._out.flush()
 
     def finish(self, report: ProbeReport, output: Path | None) -> None:
+        self.status.clear()
         if self._is_json:
             self._out.write(f"{printable_json(msgspec.json.encode(report))}\n")
             return

@@ -12,7 +12,7 @@ from typing import Any, Final, TextIO
 from antiphon.cli.exits import EXIT_CODES, OK, CommandFailed, InvalidUsage
 from antiphon.cli.gateway_address import gateway_url
 from antiphon.cli.help import HELP_FORMAT
-from antiphon.cli.terminal import printable
+from antiphon.cli.terminal import StatusLine, printable
 from antiphon.errors import ConfigError
 from antiphon.ops.running_file import ReloadResult, RunningGateway, find_running_gateways
 
@@ -33,9 +33,9 @@ def add_parser(subparsers: Any, summary: str) -> None:
 
 
 def run(args: argparse.Namespace, out: TextIO, err: TextIO, *, environ: Mapping[str, str] = os.environ) -> int:
-    del err  # errors are raised
     gateway = _select_gateway(args.url, environ)
-    result = _reload_gateway(gateway, environ)
+    with StatusLine(err, environ).show(f"waiting for the gateway at {gateway.url}"):
+        result = _reload_gateway(gateway, environ)
     if result.problem:
         raise ConfigError(result.problem)
     out.write(printable(f"reloaded {gateway.config or 'the default configuration'} at {gateway.url}\n"))

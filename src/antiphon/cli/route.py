@@ -16,7 +16,7 @@ from antiphon.cli.exits import EXIT_CODES, OK, CommandFailed, InvalidUsage
 from antiphon.cli.gateway_address import add_url, gateway_url
 from antiphon.cli.gateway_client import call_gateway
 from antiphon.cli.help import HELP_FORMAT
-from antiphon.cli.terminal import one_line, printable, printable_json
+from antiphon.cli.terminal import StatusLine, one_line, printable, printable_json
 from antiphon.client import AsyncClient
 from antiphon.client.asynchronous import request_json
 from antiphon.dialects.registry import CLIENT_DIALECTS
@@ -55,18 +55,20 @@ def run(
     transport: Transport | None = None,
     stdin: TextIO = sys.stdin,
 ) -> int:
-    del err  # errors are raised
     body = _read_body(args.file, args.model, stdin)
     query = urlencode({"dialect": args.dialect, **({"model": args.model} if args.model else {})})
 
+    url = gateway_url(args.url, environ)
+
     async def explain(client: AsyncClient) -> None:
-        answer = await request_json(client, "POST", f"/route?{query}", body)
+        with StatusLine(err, environ).show(f"asking {url} for the route"):
+            answer = await request_json(client, "POST", f"/route?{query}", body)
         if args.json:
             out.write(f"{printable_json(answer)}\n")
         else:
             out.writelines(f"{printable(line)}\n" for line in _lines(msgspec.json.decode(answer, type=RoutePlan)))
 
-    call_gateway(explain, gateway_url(args.url, environ), environ, transport)
+    call_gateway(explain, url, environ, transport)
     return OK
 
 

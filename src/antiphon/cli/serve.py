@@ -101,11 +101,11 @@ def run(
     cwd: Path | None = None,
     serve: Serve | None = None,
 ) -> int:
-    del err  # errors are raised
     folder = cwd or Path.cwd()
     source = CommandLineSource(args, environ, folder)
     config = source.load()
     urls: list[str] = []
+    _announce_start(config, err, environ)
 
     def announce(base_url: str) -> None:
         urls.append(base_url)
@@ -121,6 +121,16 @@ def run(
     if not urls:
         raise CommandFailed("the gateway did not start; see the log above")
     return OK
+
+
+def _announce_start(config: Config, err: TextIO, environ: Mapping[str, str]) -> None:
+    """Write what is started before it is: the embedded model takes a few seconds. The line stays, because the log is
+    written below it."""
+    if err.isatty():
+        has_model = any(upstream.embedded for upstream in config.upstreams)
+        subject = "the gateway and the embedded model" if has_model else "the gateway"
+        err.write(f"{TextStyler(err, environ)('dim', f'starting {subject} …')}\n")
+        err.flush()
 
 
 def port(text: str) -> int:
@@ -226,6 +236,7 @@ EPILOG: Final = f"""examples:
 The first Ctrl-C (or SIGTERM) lets the requests in flight finish, then the gateway exits with 0.
 A second Ctrl-C stops it immediately.
 SIGHUP, `antiphon reload` and --watch load a changed configuration without dropping a connection.
+The log goes to standard error: on a terminal one line per request that fits its width, else JSON.
 
 environment:
   ANTIPHON_CONFIG  the configuration file, if --config is not given

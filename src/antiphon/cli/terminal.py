@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Final, Literal, TextIO
 
+from antiphon.ops.line_width import cut_text, terminal_width, text_width
+
 TextStyle = Literal["dim", "bold", "red", "yellow"]
 
 
@@ -26,6 +28,40 @@ class TextStyler:
     def __call__(self, style: TextStyle, text: str) -> str:
         # Each text ends its own style, so that an interruption cannot leave the terminal styled.
         return f"\x1b[{STYLE_CODES[style]}m{text}\x1b[0m" if self._has_colours and text else text
+
+
+class StatusLine:
+    """A line on a terminal with what is being done. It is erased before output follows, with spaces, which every
+    terminal has. On other streams nothing is written."""
+
+    def __init__(self, stream: TextIO, environ: Mapping[str, str]) -> None:
+        self._stream = stream
+        self._paint = TextStyler(stream, environ)
+        self._is_enabled = stream.isatty()
+        self._width = 0  # of the line that is shown
+
+    def __enter__(self) -> StatusLine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clear()
+
+    def show(self, text: str) -> StatusLine:
+        """Write the line, in place of the last one. A longer text than the terminal is wide is cut."""
+        if self._is_enabled:
+            self.clear()
+            line = cut_text(f"{one_line(text)} …", terminal_width(self._stream) - 1)
+            self._stream.write(self._paint("dim", line))
+            self._stream.flush()
+            self._width = text_width(line)
+        return self
+
+    def clear(self) -> None:
+        """Erase the line."""
+        if self._width:
+            self._stream.write(f"\r{' ' * self._width}\r")
+            self._stream.flush()
+            self._width = 0
 
 
 def printable(text: str) -> str:

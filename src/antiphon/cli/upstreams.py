@@ -13,7 +13,7 @@ from antiphon.cli.exits import EXIT_CODES, OK
 from antiphon.cli.gateway_address import add_url, gateway_url
 from antiphon.cli.gateway_client import call_gateway
 from antiphon.cli.help import HELP_FORMAT
-from antiphon.cli.terminal import one_line, printable_json
+from antiphon.cli.terminal import StatusLine, one_line, printable_json
 from antiphon.client import AsyncClient
 from antiphon.client.asynchronous import request_json
 from antiphon.gateway.route_plan import TargetHealth, UpstreamList
@@ -41,8 +41,11 @@ def run(
     environ: Mapping[str, str] = os.environ,
     transport: Transport | None = None,
 ) -> int:
+    url = gateway_url(args.url, environ)
+
     async def show(client: AsyncClient) -> None:
-        answer = await request_json(client, "GET", "/upstreams")
+        with StatusLine(err, environ).show(f"asking {url} for the health of its upstreams"):
+            answer = await request_json(client, "GET", "/upstreams")
         targets = msgspec.json.decode(answer, type=UpstreamList).data
         if args.json:
             out.write(f"{printable_json(answer)}\n")
@@ -51,7 +54,7 @@ def run(
         else:
             err.write("the gateway has asked no upstream yet\n")
 
-    call_gateway(show, gateway_url(args.url, environ), environ, transport)
+    call_gateway(show, url, environ, transport)
     return OK
 
 
