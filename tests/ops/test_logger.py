@@ -163,7 +163,7 @@ def test_pretty_line_of_a_disconnected_client_has_no_status() -> None:
     assert "--- POST /v1/responses " in written("pretty", client_disconnected=True, output_tokens=3)
 
 
-LONG = {
+LONG: dict[str, Any] = {
     "path": "/v1beta/models/gemini-2.5-flash-preview-with-a-long-name:streamGenerateContent",
     "model": "vendor/模型-with-a-rather-long-name",
     "upstream": "the-upstream-of-the-laboratory",
