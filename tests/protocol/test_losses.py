@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from antiphon.dialects.dialect import ServerDialectName
 from antiphon.protocol.losses import MAX_LISTED_LOSSES, MAX_TEXT_LENGTH, Loss, Losses
 
 LOSSES = st.lists(
@@ -34,6 +38,24 @@ def test_loss_text_has_path_and_reason_F_4() -> None:
     losses.add("input[0]", "a name")
     assert [str(loss) for loss in losses] == ["tools[2]: web_search (chat has no hosted tools)", "input[0]: a name"]
     assert "tools[2]" in repr(losses)
+
+
+@pytest.mark.parametrize("dialect", get_args(ServerDialectName))
+def test_loss_has_the_name_of_the_client_without_the_prefix_of_the_hub(dialect: str) -> None:
+    """C7: the prefix is a matter of the hub. Names that a client chose stay."""
+    losses = Losses()
+    losses.add(f"{dialect}:seed", f"the field '{dialect}:seed'")
+    losses.add(f"{dialect}:body.top", f"the unknown field '{dialect}:body.top'")
+    losses.add("tools[0]", f"a tool of type '{dialect}:search'")
+    losses.add("output[0]", f"the call of '{dialect}:send'")
+    losses.add(f"tools[0].parameters.{dialect}:send", "the keyword 'a'")
+    assert [(loss.path, loss.what) for loss in losses] == [
+        ("seed", "the field 'seed'"),
+        ("top", "the unknown field 'top'"),
+        ("tools[0]", "a tool of type 'search'"),
+        ("output[0]", f"the call of '{dialect}:send'"),
+        (f"tools[0].parameters.{dialect}:send", "the keyword 'a'"),
+    ]
 
 
 def numbered(start: int, stop: int) -> Losses:

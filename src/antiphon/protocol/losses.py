@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -33,6 +34,8 @@ class Losses:
         self._unlisted_count = 0
 
     def add(self, path: str, what: str, why: str = "") -> None:
+        """Adds a loss. Clients read the names of their own members, without the prefix that they have in the hub."""
+        path, what = HUB_PREFIX.sub("", path), HUB_PREFIX.sub("", what)
         if max(len(path), len(what), len(why)) > MAX_TEXT_LENGTH:
             path, what, why = map(_truncate, (path, what, why))
         self._add_loss(Loss(path, what, why))
@@ -68,5 +71,11 @@ def _truncate(text: str) -> str:
     return text if len(text) <= MAX_TEXT_LENGTH else text[: MAX_TEXT_LENGTH - 1] + "…"
 
 
+#: The prefix of a name that only one dialect has (REQ-7), at the start of a path or in the description of a loss. Names
+#: of a client's own, such as those of its tools, may look the same and stay.
+HUB_PREFIX: Final = re.compile(
+    r"(?:^|(?<=field ')|(?<=option ')|(?<=type ')|(?<=choice '))"
+    r"(?:chat|gemini|messages|ollama|responses):(?:body\.)?(?=\w)"
+)
 MAX_LISTED_LOSSES: Final = 1000
 MAX_TEXT_LENGTH: Final = 500  # characters of a path, of what was lost, and of why

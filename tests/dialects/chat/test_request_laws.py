@@ -13,6 +13,7 @@ from tests.generate.conversations import marks_of, requests
 
 from antiphon.dialects.chat import request_from_hub, request_to_hub
 from antiphon.dialects.chat.wire import ChatWire
+from antiphon.dialects.common.unknown_fields import without_prefix
 from antiphon.protocol import codec
 from antiphon.protocol.content import (
     InputAudio,
@@ -190,6 +191,7 @@ def _with_arguments_read(value: Any) -> Any:
 
 
 def _is_named(path: str, losses: Losses) -> bool:
+    path = without_prefix(path)
     return any(path == loss.path or path.startswith((f"{loss.path}.", f"{loss.path}[")) for loss in losses)
 
 

@@ -215,7 +215,7 @@ SETTINGS: Final[dict[str, tuple[ServerDialectName, Json, ServerDialectName, Json
         {"web_search_options": {"user_location": "Rome"}},
         ["tools[0].filters"],
     ),
-    "options that are no object": ("chat", chat(web_search_options=1), "messages", {}, ["chat:web_search_options"]),
+    "options that are no object": ("chat", chat(web_search_options=1), "messages", {}, ["web_search_options"]),
 }
 
 
@@ -259,7 +259,7 @@ def test_gemini_server_gets_functions_rather_than_its_search() -> None:
     assert ([*server_body["tools"][0]], losses) == (["functionDeclarations"], ["tools[0]"])
     body = chat(web_search_options={}, tools=[{"type": "function", "function": {"name": "look"}}])
     server_body, losses = sent("chat", body, "gemini", SERVERS["gemini"])
-    assert ([*server_body["tools"][0]], losses) == (["functionDeclarations"], ["chat:web_search_options"])
+    assert ([*server_body["tools"][0]], losses) == (["functionDeclarations"], ["web_search_options"])
 
 
 def test_function_with_the_name_of_the_search_stays() -> None:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from tests.dialects.gemini.sending import judged, lost, send
 from tests.generate.conversations import marks_of, requests
 
+from antiphon.dialects.common.unknown_fields import without_prefix
 from antiphon.dialects.gemini.wire import GeminiWire, ModelLevels
 from antiphon.errors import InvalidValue, UnsupportedParameter
 from antiphon.profiles import load_profile
@@ -96,6 +97,7 @@ def _as_json(text: str) -> Any:
 
 
 def _is_named(path: str, losses: Losses) -> bool:
+    path = without_prefix(path)
     return any(path == loss.path or path.startswith((f"{loss.path}.", f"{loss.path}[")) for loss in losses)
 
 
@@ -177,8 +179,8 @@ def test_unsupported_settings_are_losses() -> None:
     )
     assert lost(request, GeminiWire(fields=())) == [
         "mystery",
-        "chat:logit_bias",
-        "chat:seed",
+        "logit_bias",
+        "seed",
         "top_logprobs",
         "temperature",
         "metadata",
@@ -206,7 +208,7 @@ def test_native_fields_of_gemini_clients_are_restored_in_place() -> None:
     body, losses = send(request_with(temperature=1, reasoning=ReasoningConfigParam(effort="high"), extra=extra))
     assert judged(body)["generationConfig"] == {"temperature": 1, "topK": 40, "thinkingConfig": {"thinkingBudget": -1}}
     assert (body["safetySettings"], body["cachedContent"]) == ([], "cachedContents/x")
-    assert [loss.path for loss in losses] == ["gemini:contents", "gemini:temperature"]
+    assert [loss.path for loss in losses] == ["contents", "temperature"]
 
 
 def test_equivalent_fields_of_other_dialects_are_sent() -> None:

@@ -375,7 +375,7 @@ def test_settings_become_options() -> None:
         "top_k": 5,
         "num_ctx": 4096,
     }
-    assert losses == ["messages:stop_sequences", "ollama:model", "chat:mood", "ollama:temperature"]
+    assert losses == ["stop_sequences", "model", "mood", "temperature"]
 
 
 def test_stream_is_always_explicit() -> None:

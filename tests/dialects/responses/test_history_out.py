@@ -156,7 +156,7 @@ def unknown(kind: str, **members: Any) -> UnknownContent:
         (InputAudio(input_audio=InputAudioData(data="", format="wav")), "[audio omitted: wav]", True),
         (unknown("messages:tool_reference", tool_name="f"), "[tool: f]", True),
         (unknown("messages:search_result", source="s", content=[{"type": "text", "text": "t"}]), "s\nt", False),
-        (unknown("gemini:executableCode"), "[gemini:executableCode omitted]", True),
+        (unknown("gemini:executableCode"), "[executableCode omitted]", True),
     ],
 )
 def test_parts_that_the_server_does_not_know_become_text(part: Any, text: str, is_lost: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from antiphon.dialects.common.documents import text_of_document
-from antiphon.dialects.common.unknown_fields import report_unknown_fields
+from antiphon.dialects.common.unknown_fields import report_unknown_fields, without_prefix
 from antiphon.protocol.base import Shape, Unknown
 from antiphon.protocol.content import (
     ContentParam,
@@ -43,7 +43,7 @@ def placeholder_for(part: ContentParam) -> str:
         case UnknownContent(kind="messages:tool_reference"):
             return f"[tool: {part.string_member('tool_name')}]"
         case _:
-            return f"[{type_of(part)} omitted]"
+            return f"[{without_prefix(type_of(part))} omitted]"
 
 
 def replace_with_placeholder(part: ContentParam, path: str, why: str, losses: Losses) -> str:

@@ -153,7 +153,7 @@ def _without_foreign_fields(request: Request, wire: ResponsesWire, losses: Losse
         if wire_name in wire.extra_fields and wire_name not in remaining_fields:
             remaining_fields[wire_name] = raw
         elif not is_handled_by_gateway(name, raw, request):
-            losses.add(name.partition(":")[2], f"the field {name.partition(':')[2]!r}", "the API has no equivalent")
+            losses.add(name, f"the field {name!r}", "the API has no equivalent")
     return replace(request, extra=remaining_fields or UNSET)
 
 
