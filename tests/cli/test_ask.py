@@ -208,6 +208,16 @@ def test_ask_without_a_gateway_names_the_serve_command() -> None:
         _ask("hi", "--model", "m", answer=nobody())
 
 
+def test_ask_suggests_the_closest_model() -> None:
+    answer = refusal(404, "not_found", "model_not_found", "no upstream serves the model 'mock-l'")
+    with pytest.raises(CommandFailed, match=r"serves the model 'mock-l'; did you mean 'mock-1'\?\n`antiphon models`"):
+        _ask("hi", "-m", "mock-l", answer=answer)
+    with pytest.raises(CommandFailed, match=r"serves the model 'mock-l'\n"):
+        _ask("hi", "-m", "mock-l", answer=answer, models=b"[]")
+    with pytest.raises(CommandFailed, match=r"serves the model 'mock-l'\n"):
+        _ask("hi", "-m", "xyzzy", answer=answer)
+
+
 def test_ask_prints_the_error_of_a_refused_request() -> None:
     with pytest.raises(CommandFailed, match=r"invalid_request/invalid_api_key: the server refused the key: missing"):
         _ask("hi", answer=refusal(401, "invalid_request", "invalid_api_key", "missing or invalid key"))

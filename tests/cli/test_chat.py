@@ -114,6 +114,12 @@ def test_chat_reports_a_failed_answer_and_forgets_it() -> None:
     assert len(chatted.bodies[1]["input"]) == 1
 
 
+def test_chat_suggests_the_closest_model() -> None:
+    answer = refusal(404, "not_found", "model_not_found", "no upstream serves the model 'locl'")
+    chatted = _chat("Hi", words=("-m", "locl"), answer=answer)
+    assert "no upstream serves the model 'locl'; did you mean 'local'?\n" in chatted.err
+
+
 def test_chat_continues_an_incomplete_answer() -> None:
     def end_early(writer: ResponseWriter) -> None:
         writer.add_text("m", "Hal")

@@ -105,7 +105,27 @@ def test_call_gateway_reports_type_code_field_and_request_of_an_error() -> None:
     answer = refusal(404, "not_found", "model_not_found", "no model 'x'", "model", x_request_id="req_7")
     with pytest.raises(CommandFailed) as raised:
         _call(FakeNetwork(responses=answer), _read_events)
-    assert str(raised.value) == "not_found/model_not_found: no model 'x' (at model)\nrequest id req_7"
+    assert str(raised.value) == (
+        "not_found/model_not_found: no model 'x' (at model)\n`antiphon models` lists the models of the gateway\n"
+        "request id req_7"
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "hint"),
+    [
+        (502, "upstream_unavailable", "start its server, or correct its base_url"),
+        (504, "upstream_timeout", "`antiphon upstreams` shows the health"),
+        (502, "upstream_auth_failed", "correct the key of the upstream"),
+    ],
+)
+def test_call_gateway_reports_the_upstream_and_the_next_step(status: int, code: str, hint: str) -> None:
+    answer = refusal(status, "server_error", code, "the upstream 'lab' failed")
+    with pytest.raises(CommandFailed) as raised:
+        _call(FakeNetwork(responses=answer), _read_events)
+    first, second = str(raised.value).split("\n")
+    assert first == f"server_error/{code}: the upstream 'lab' failed"
+    assert second.startswith(hint)
 
 
 def test_call_gateway_reports_retry_after() -> None:

@@ -79,7 +79,7 @@ def test_run_of_a_missing_program_says_how_to_install_it(environ: dict[str, str]
 
 
 def test_run_suggests_a_listed_model(server: ResponsesServer, environ: dict[str, str]) -> None:
-    with pytest.raises(InvalidUsage, match="unknown model 'mock-l': did you mean 'mock-1'"):
+    with pytest.raises(InvalidUsage, match="unknown model 'mock-l'; did you mean 'mock-1'"):
         _run(environ, "codex", "--url", server.origin, "-m", "mock-l", "--", "0")
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final, TextIO
 from antiphon.cli.attachments import Attachment, attach_file
 from antiphon.cli.exits import EXIT_CODES, OK, CommandFailed, InvalidUsage
 from antiphon.cli.gateway_address import add_url, gateway_url
-from antiphon.cli.gateway_client import call_gateway, describe_failure, request_id_line
+from antiphon.cli.gateway_client import call_gateway, describe_failure, request_id_line, suggested_model
 from antiphon.cli.help import HELP_FORMAT
 from antiphon.cli.last_response import LastResponse, load_last_response, save_last_response
 from antiphon.cli.outcome import ResponseOutcome
@@ -106,7 +106,8 @@ def run(
         if previous_id:
             fields["previous_response_id"] = previous_id
         stream = client.stream(_make_input(text, attachments), **fields)
-        await _print_answer(stream, printer, url)
+        async with suggested_model(client, model):
+            await _print_answer(stream, printer, url)
         if stream.response.store:
             save_last_response(LastResponse(url, stream.response.id, fields["model"] or ""), environ)
 

@@ -15,7 +15,7 @@ from antiphon.cli.attachments import attach_file
 from antiphon.cli.conversation import Conversation
 from antiphon.cli.exits import EXIT_CODES, OK, CommandFailed, InvalidUsage
 from antiphon.cli.gateway_address import add_url, gateway_url
-from antiphon.cli.gateway_client import call_gateway, describe_failure, request_id_line
+from antiphon.cli.gateway_client import call_gateway, describe_failure, request_id_line, suggested_model
 from antiphon.cli.help import HELP_FORMAT
 from antiphon.cli.last_response import LastResponse, load_last_response, save_last_response
 from antiphon.cli.outcome import ResponseOutcome
@@ -172,7 +172,7 @@ class _Turn:
 
     async def run(self, client: AsyncClient, url: str) -> None:
         items, fields = self._conversation.request_fields(self._question)
-        async with client.stream(items, **fields) as stream:
+        async with suggested_model(client, self._conversation.model), client.stream(items, **fields) as stream:
             self._stream = stream
             self._printer.begin(stream.losses)
             async for event in stream:

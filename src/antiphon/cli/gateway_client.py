@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from antiphon.cli.exits import CommandFailed
@@ -14,6 +15,7 @@ from antiphon.client import AsyncClient, Retries, Timeouts
 from antiphon.client.asynchronous import with_transport
 from antiphon.client.server import ConnectionFault
 from antiphon.errors import ApiError
+from antiphon.protocol.suggestions import did_you_mean
 from antiphon.upstream.transport import Transport
 
 
@@ -41,12 +43,24 @@ def call_gateway(
         ) from None
 
 
+@asynccontextmanager
+async def suggested_model(client: AsyncClient, model: str) -> AsyncIterator[None]:
+    """Add the closest name that the gateway lists to the error of an unknown model."""
+    try:
+        yield
+    except ApiError as error:
+        if error.code == "model_not_found":
+            with suppress(ApiError):  # the first error is of more use
+                error.message += did_you_mean(model, [one_line(listed.id) for listed in await client.models()])
+        raise
+
+
 def describe_failure(error: ApiError, url: str) -> str:
-    """Describe an error of the gateway, or of the connection to it."""
+    """Describe an error of the gateway, or of the connection to it, with what to do."""
     if isinstance(error, ConnectionFault):
         return FAULTS.get(error.code, INVALID_HTTP).format(url=url)
     description = describe_error(error.type, error.code, error.message, error.param)
-    return f"{description}\n{KEY_HINT}" if error.code == "invalid_api_key" else description
+    return f"{description}\n{HINTS[error.code]}" if error.code in HINTS else description
 
 
 def request_id_line(request_id: str | None) -> str:
@@ -58,7 +72,14 @@ def _retry_line(error: ApiError) -> str:
     return "" if error.retry_after is None else f"\nretry after {error.retry_after:g} s"
 
 
-KEY_HINT: Final = "set the key of the gateway in the environment variable ANTIPHON_API_KEY"
+# The code of an error → what to do.
+HINTS: Final = {
+    "invalid_api_key": "set the key of the gateway in the environment variable ANTIPHON_API_KEY",
+    "model_not_found": "`antiphon models` lists the models of the gateway",
+    "upstream_unavailable": "start its server, or correct its base_url; `antiphon config check --live` asks it",
+    "upstream_timeout": "`antiphon upstreams` shows the health of each upstream; [timeouts] are the limits",
+    "upstream_auth_failed": "correct the key of the upstream; `antiphon config check --live` asks it",
+}
 # The gateway enforces and reports its own limits; these only end requests that would hang forever.
 TIMEOUTS: Final = Timeouts(connect=10.0, first_byte=900.0, idle=900.0, total=7200.0)
 FAULTS: Final = {

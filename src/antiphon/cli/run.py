@@ -13,7 +13,6 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -25,6 +24,7 @@ from antiphon.cli.gateway_client import call_gateway
 from antiphon.cli.help import HELP_FORMAT
 from antiphon.cli.terminal import TextStyler, one_line
 from antiphon.client import AsyncClient
+from antiphon.protocol.suggestions import did_you_mean
 
 START_LIMIT: Final = 120.0  # seconds; the embedded model takes a few of them
 STOP_LIMIT: Final = 20.0  # seconds
@@ -89,8 +89,8 @@ def running_gateway(explicit_url: str | None, environ: Mapping[str, str], err: T
 def choose_endpoint(url: str, model: str | None, environ: Mapping[str, str]) -> Endpoint:
     """Return the gateway with the named model, or with the default one. A model that is nearly listed is an error."""
     models = list_models(url, environ)
-    if model and model not in models and (suggestions := get_close_matches(model, models, n=1)):
-        raise InvalidUsage(f"unknown model {one_line(model)!r}: did you mean {one_line(suggestions[0])!r}?")
+    if model and model not in models and (hint := did_you_mean(model, map(one_line, models))):
+        raise InvalidUsage(f"unknown model {one_line(model)!r}{hint}")
     return Endpoint(url, model or default_model(models, url), gateway_key(environ) or NO_KEY)
 
 
