@@ -100,3 +100,49 @@ def test_large_body_does_not_block_the_gateway(gateway: GatewayProcess, dialect:
         answer = gateway.post(body, PATHS[dialect])
     print(dialect, shape, len(body) >> 20, "MiB:", answer.status_code, answer.text[:200])
     assert answer.status_code == 200, answer.text[:500]
+
+
+LARGE_ITEMS = responses(TEXT)["input"] * TEXTS
+MANY_PARTS = responses(text_parts("input_text", PARTS, "word"))["input"]
+ITEMS = {"large": LARGE_ITEMS, "many": MANY_PARTS}
+
+
+@pytest.mark.parametrize("shape", ITEMS)
+def test_large_conversation_does_not_block_the_gateway(gateway: GatewayProcess, shape: str) -> None:
+    """Created, extended, listed, and continued by a turn."""
+    body = msgspec.json.encode({"items": ITEMS[shape]})
+    with measured(gateway):
+        id = gateway.post(body, "/v1/conversations").json()["id"]
+    with measured(gateway):
+        page = gateway.get(f"/v1/conversations/{id}/items")
+    assert len(page.content) > 30 << 20
+    id = gateway.post(b"{}", "/v1/conversations").json()["id"]
+    with measured(gateway):
+        assert gateway.post(body, f"/v1/conversations/{id}/items").status_code == 200
+    with measured(gateway):
+        answer = gateway.post({"model": "mock-1", "conversation": id, "input": "Go on."})
+    assert answer.status_code == 200, answer.text[:500]
+
+
+@pytest.mark.parametrize("shape", ITEMS)
+def test_large_input_that_was_stored_is_listed_without_blocking(gateway: GatewayProcess, shape: str) -> None:
+    id = gateway.post(msgspec.json.encode({"model": "mock-1", "input": ITEMS[shape]})).json()["id"]
+    with measured(gateway):
+        assert len(gateway.get(f"/v1/responses/{id}/input_items").content) > 30 << 20
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_echo_of_large_instructions_does_not_block_the_gateway(gateway: GatewayProcess, stream: bool) -> None:
+    body = msgspec.json.encode({"model": "mock-1", "input": "Hi", "instructions": TEXT, "stream": stream})
+    with measured(gateway):
+        answer = gateway.post(body)
+    assert answer.status_code == 200, answer.text[:500]
+    assert answer.text.count(TEXT[:1_000_000]) >= 9
+
+
+@pytest.mark.parametrize("shape", ITEMS)
+def test_estimate_of_a_large_body_does_not_block_the_gateway(gateway: GatewayProcess, shape: str) -> None:
+    body = msgspec.json.encode({"model": "mock-1", "input": ITEMS[shape]})
+    with measured(gateway):
+        answer = gateway.post(body, "/v1/responses/input_tokens")
+    assert answer.json()["input_tokens"] > 1_000_000

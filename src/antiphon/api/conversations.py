@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Final, Literal, TypeVar
+from collections.abc import Sequence
+from typing import Any, Final, Literal
 
 import msgspec
 
 from antiphon.api.item_pages import render_item, render_page
 from antiphon.api.stored_responses import require_store
 from antiphon.errors import ClientFault
-from antiphon.gateway.conversation import entries_to_array, make_entries
-from antiphon.gateway.history import HistorySource, conversation_not_found, decode_past_turns, resolve_references
-from antiphon.gateway.history_budget import HistoryBudget
+from antiphon.gateway.conversation_body import ConversationBody, read_conversation_body
+from antiphon.gateway.history import HistorySource, conversation_not_found
+from antiphon.gateway.worker_pool import LARGE_INPUT
 from antiphon.http.asgi import JSON
 from antiphon.http.exchange import Exchange
 from antiphon.http.query_parameters import QueryParameters
 from antiphon.ops.services import Services
 from antiphon.protocol import codec
-from antiphon.protocol.base import Shape
 from antiphon.protocol.conversation import (
     AddItems,
     ConversationResource,
@@ -26,21 +25,17 @@ from antiphon.protocol.conversation import (
     DeletedConversation,
     UpdateConversation,
 )
-from antiphon.protocol.items import CompactionTrigger, ItemParam
 from antiphon.store.conversations import ConversationEntry, StoredConversation
-
-Body = TypeVar("Body", bound=Shape)
 
 
 async def create_conversation(services: Services, exchange: Exchange) -> None:
     """`POST /v1/conversations`."""
     store = require_store(services)
     QueryParameters(exchange, set())
-    body = await _decode_body(services, exchange, CreateConversation)
-    entries = await _make_entries(services, exchange, body.items or [])
+    body = await _read_items(services, exchange, CreateConversation)
     id, now = services.stamps.new_id("conv"), services.stamps.now()
-    conversation = StoredConversation(id=id, created_at=now, metadata=msgspec.json.encode(body.metadata or {}))
-    await store.create_conversation(exchange.owner, conversation, entries)
+    conversation = StoredConversation(id=id, created_at=now, metadata=body.metadata)
+    await store.create_conversation(exchange.owner, conversation, body.entries)
     await _respond_with_conversation(exchange, conversation)
 
 
@@ -54,7 +49,8 @@ async def update_conversation(services: Services, exchange: Exchange) -> None:
     """`POST /v1/conversations/{id}`: replaces all metadata."""
     store, id = require_store(services), exchange.path_parameter
     QueryParameters(exchange, set())
-    body = await _decode_body(services, exchange, UpdateConversation)
+    content = await exchange.read_body(services.max_body)
+    body = await services.workers.call(len(content), codec.decode_as, content, UpdateConversation)
     updated = await store.update_conversation(exchange.owner, id, msgspec.json.encode(body.metadata or {}))
     if updated is None:
         raise conversation_not_found(id, "id")
@@ -74,11 +70,10 @@ async def add_items(services: Services, exchange: Exchange) -> None:
     """`POST /v1/conversations/{id}/items`: appends items, all or none; answers with them."""
     store, id = require_store(services), exchange.path_parameter
     include = QueryParameters(exchange, INCLUDE_PARAMETERS).includes()
-    body = await _decode_body(services, exchange, AddItems)
-    entries = await _make_entries(services, exchange, body.items)
+    entries = (await _read_items(services, exchange, AddItems)).entries
     if not await store.add_entries(exchange.owner, id, entries):
         raise conversation_not_found(id, "id")
-    await _respond_with_items(exchange, entries, include, has_more=False)
+    await _respond_with_items(services, exchange, entries, include, has_more=False)
 
 
 async def list_items(services: Services, exchange: Exchange) -> None:
@@ -93,7 +88,7 @@ async def list_items(services: Services, exchange: Exchange) -> None:
         await _find_conversation(services, exchange)
         assert after is not None  # an existing conversation has a first page
         raise ClientFault(f"after: no item with the id {after[:100]!r} in this conversation", param="after")
-    await _respond_with_items(exchange, page.entries, query.includes(), has_more=page.has_more)
+    await _respond_with_items(services, exchange, page.entries, query.includes(), has_more=page.has_more)
 
 
 async def get_item(services: Services, exchange: Exchange) -> None:
@@ -103,7 +98,10 @@ async def get_item(services: Services, exchange: Exchange) -> None:
     entry = await store.get_entry(exchange.owner, id, item_id)
     if entry is None:
         raise await _item_not_found(services, exchange)
-    await exchange.respond(200, [JSON], bytes(render_item(codec.decode_item_param(entry.item), include)))
+    rendered = await services.workers.call(
+        len(entry.item), _render_stored_item, entry.item, include, owner=exchange.owner
+    )
+    await exchange.respond(200, [JSON], rendered)
 
 
 async def delete_item(services: Services, exchange: Exchange) -> None:
@@ -115,22 +113,14 @@ async def delete_item(services: Services, exchange: Exchange) -> None:
     await _respond_with_conversation(exchange, await _find_conversation(services, exchange))
 
 
-async def _decode_body(services: Services, exchange: Exchange, body_type: type[Body]) -> Body:
-    decoded: Body = codec.decode_as(await exchange.read_body(services.max_body), body_type)
-    return decoded
-
-
-async def _make_entries(services: Services, exchange: Exchange, items: list[ItemParam]) -> list[ConversationEntry]:
-    """The items of a body as entries. References are replaced by the items they refer to."""
-    for index, item in enumerate(items):
-        if isinstance(item, CompactionTrigger):
-            path = f"items[{index}]"
-            raise ClientFault(f"{path}: a compaction_trigger is only allowed in the input of a turn", param=path)
-    history_source = HistorySource(owner=exchange.owner, store=services.store, limit=services.max_body)
-    return make_entries(
-        await resolve_references(items, [], history_source, HistoryBudget(history_source.limit), "items"),
-        services.stamps,
+async def _read_items(
+    services: Services, exchange: Exchange, body_type: type[CreateConversation] | type[AddItems]
+) -> ConversationBody:
+    body = await exchange.read_body(services.max_body)
+    source = HistorySource(
+        owner=exchange.owner, store=services.store, limit=services.max_body, max_local_bytes=LARGE_INPUT
     )
+    return await read_conversation_body(body, body_type, source, services.stamps, services.workers)
 
 
 async def _find_conversation(services: Services, exchange: Exchange) -> StoredConversation:
@@ -155,10 +145,21 @@ async def _respond_with_conversation(exchange: Exchange, conversation: StoredCon
 
 
 async def _respond_with_items(
-    exchange: Exchange, entries: Iterable[ConversationEntry], include: list[str], *, has_more: bool
+    services: Services, exchange: Exchange, entries: Sequence[ConversationEntry], include: list[str], *, has_more: bool
 ) -> None:
-    items = [render_item(item, include) for item in decode_past_turns([entries_to_array(entries)])]
-    await exchange.respond(200, [JSON], render_page(items, has_more=has_more))
+    items = [entry.item for entry in entries]
+    size = sum(map(len, items))
+    page = await services.workers.call(size, _render_stored_page, items, include, has_more, owner=exchange.owner)
+    await exchange.respond(200, [JSON], page)
+
+
+def _render_stored_page(items: list[bytes], include: list[str], has_more: bool) -> bytes:
+    decoded = [codec.decode_item_param(item) for item in items]
+    return render_page([render_item(item, include) for item in decoded], has_more=has_more)
+
+
+def _render_stored_item(item: bytes, include: list[str]) -> bytes:
+    return bytes(render_item(codec.decode_item_param(item), include))
 
 
 INCLUDE_PARAMETERS: Final = {"include", "include[]"}

@@ -8,6 +8,7 @@ from antiphon.api.background_stream import response_not_found, stream_background
 from antiphon.api.item_pages import encoded_item_id, render_item, render_page
 from antiphon.api.request_options import requested_style
 from antiphon.dialects import responses
+from antiphon.dialects.responses.stream_out import EventStyle
 from antiphon.errors import ClientFault
 from antiphon.gateway.recording import response_from_record
 from antiphon.http.asgi import JSON
@@ -17,7 +18,7 @@ from antiphon.ops.services import Services
 from antiphon.protocol import codec
 from antiphon.protocol.fold import replay_response
 from antiphon.protocol.items import ItemParam
-from antiphon.protocol.policy import Policy
+from antiphon.protocol.policy import PaddingSource, Policy
 from antiphon.protocol.request import Request, StreamOptions
 from antiphon.store.interface import ResponseRecord, Store
 
@@ -33,27 +34,42 @@ async def get_response(services: Services, exchange: Exchange) -> None:
     options = StreamOptions(include_obfuscation=True) if wants_padding and wants_stream else UNSET
     request = Request(include=query.includes(), stream_options=options)
     style = requested_style(exchange.scope, exchange.key_style, services.config.server.style)
-    response = Policy.for_request(Request(include=request.include)).apply_to_response(
-        response_from_record(await find_response(services, exchange))
-    )
-    exchange.log_entry.response_id = response.id
-    if wants_stream and response.background:  # its original events are stored, and more may follow
+    record = await find_response(services, exchange)
+    exchange.log_entry.response_id = record.id
+    if wants_stream and codec.decode_response(record.head).background:  # its events are stored, and more may follow
         await stream_background_events(
             services,
             require_store(services),
             exchange,
             exchange.owner,
-            response.id,
+            record.id,
             -1 if after is None else after,
         )
         return
+    size, call = len(record.head) + len(record.output), services.workers.call
     if not wants_stream:
-        await exchange.respond(200, [JSON], responses.response_from_hub(response, request)[0])
+        body = await call(size, _render_response, record, request, owner=exchange.owner)
+        await exchange.respond(200, [JSON], body)
         return
-    policy, writer = Policy.for_request(request, pad=services.pad), responses.EventsFromHub(request, style=style)
-    events = [output_event for event in replay_response(response) for output_event in policy.feed(event)]
+    frames = await call(size, _render_stream, record, request, style, after, services.pad, owner=exchange.owner)
+    await exchange.respond(200, SSE_HEADERS, frames)
+
+
+def _render_response(record: ResponseRecord, request: Request) -> bytes:
+    response = Policy.for_request(request).apply_to_response(response_from_record(record))
+    return responses.response_from_hub(response, request)[0]
+
+
+def _render_stream(
+    record: ResponseRecord, request: Request, style: EventStyle, after: int | None, pad: PaddingSource
+) -> bytes:
+    shown_response = Policy.for_request(Request(include=request.include)).apply_to_response(
+        response_from_record(record)
+    )
+    policy, writer = Policy.for_request(request, pad=pad), responses.EventsFromHub(request, style=style)
+    events = [output_event for event in replay_response(shown_response) for output_event in policy.feed(event)]
     frames = [writer.feed(event) for event in events if after is None or event.sequence_number > after]
-    await exchange.respond(200, SSE_HEADERS, b"".join(frames) + writer.finish())
+    return b"".join(frames) + writer.finish()
 
 
 async def delete_response(services: Services, exchange: Exchange) -> None:
@@ -74,7 +90,16 @@ async def list_input_items(services: Services, exchange: Exchange) -> None:
     include = query.includes()
     record = await find_response(services, exchange)
     exchange.log_entry.response_id = record.id
-    items: list[ItemParam] = codec.decode_stored(record.input, list[ItemParam])
+    page = await services.workers.call(
+        len(record.input), _render_input_page, record.input, include, order, after, limit, owner=exchange.owner
+    )
+    await exchange.respond(200, [JSON], page)
+
+
+def _render_input_page(
+    input: bytes, include: list[str], order: str | None, after: str | None, limit: int | None
+) -> bytes:
+    items: list[ItemParam] = codec.decode_stored(input, list[ItemParam])
     encoded_items = [render_item(item, include) for item in (items if order == "asc" else reversed(items))]
     if after is not None:
         ids = [encoded_item_id(item) for item in encoded_items]
@@ -83,7 +108,7 @@ async def list_input_items(services: Services, exchange: Exchange) -> None:
                 f"after: the input of this response has no item with the id {after[:100]!r}", param="after"
             )
         encoded_items = encoded_items[ids.index(after) + 1 :]
-    await exchange.respond(200, [JSON], render_page(encoded_items[:limit], has_more=len(encoded_items) > (limit or 0)))
+    return render_page(encoded_items[:limit], has_more=len(encoded_items) > (limit or 0))
 
 
 async def find_response(services: Services, exchange: Exchange) -> ResponseRecord:

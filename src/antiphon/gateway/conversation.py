@@ -51,9 +51,4 @@ def make_entries(items: Iterable[ItemParam], stamps: Stamps) -> list[Conversatio
     return entries
 
 
-def entries_to_array(entries: Iterable[ConversationEntry]) -> bytes:
-    """Entries as one JSON array of items."""
-    return b"[" + b",".join(entry.item for entry in entries) + b"]"
-
-
 ENDED_WELL: Final = frozenset({ResponseStatus.COMPLETED, ResponseStatus.INCOMPLETE})
