@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -148,11 +149,9 @@ def test_client_that_does_not_read_gets_one_comment_and_then_the_data() -> None:
         await asyncio.sleep(0.02)
         writing = asyncio.ensure_future(stream.write(b"a"))
         await asyncio.sleep(0)
-        ending = asyncio.ensure_future(stream.end(b"b"))
-        await asyncio.sleep(0)
         client.reads.set()
         await writing
-        await ending
+        await stream.end(b"b")
         return client.sent
 
     sent = asyncio.run(play())
@@ -224,3 +223,41 @@ def test_comments_do_not_interrupt_a_write() -> None:
         return client.sent
 
     assert asyncio.run(play()) == [KEEPALIVE_COMMENT, b"a"]
+
+
+@pytest.mark.parametrize("make_stream", [stream_to, direct_stream_to])
+def test_comment_that_waits_to_be_sent_is_dropped_when_the_stream_closes(
+    make_stream: Callable[[Client, float, float], EventStream],
+) -> None:
+    """An error that ends the request before the first byte is answered with a head of its own."""
+
+    async def play() -> list[Any]:
+        client = Client()
+        client.reads.clear()
+        stream = make_stream(client, LONG, LONG)
+        stream._on_timer()
+        assert stream._keepalive_task is not None
+        stream.close()
+        client.reads.set()
+        await stream._keepalive_task
+        return client.sent
+
+    assert asyncio.run(play()) == []
+
+
+def test_comment_is_dropped_when_the_stream_closes_during_its_head() -> None:
+    async def play() -> list[Any]:
+        client = Client()
+        client.reads.clear()
+        stream = stream_to(client)
+        stream._on_timer()
+        comment = stream._keepalive_task
+        assert comment is not None
+        await asyncio.sleep(0)  # the head waits for the client
+        assert stream.has_started
+        stream.close()
+        client.reads.set()
+        await comment
+        return client.sent
+
+    assert asyncio.run(play()) == ["head"]

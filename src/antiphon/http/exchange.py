@@ -287,11 +287,13 @@ class EventStream:
             self._keepalive_task = self._loop.create_task(self._send_keepalive())
 
     async def _send_keepalive(self) -> None:
+        """Sends the head if needed and a comment. After `close`, another answer may have begun: then nothing."""
         try:
-            if not self.has_started:
+            if not self.has_started and self._timer is not None:
                 await self._start()
-            self._last_write_at = self._loop.time()
-            await self._send({"type": "http.response.body", "body": self._keepalive, "more_body": True})
+            if self._timer is not None:
+                self._last_write_at = self._loop.time()
+                await self._send({"type": "http.response.body", "body": self._keepalive, "more_body": True})
         finally:
             self._keepalive_task = None
 
