@@ -13,7 +13,12 @@ COPY src src
 RUN /opt/antiphon/bin/pip install --no-cache-dir --no-deps .
 
 FROM ${BASE}
-RUN useradd --uid 10001 --create-home --home-dir /data --shell /usr/sbin/nologin antiphon
+# The embedded model needs OpenMP, which slim images lack.
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install --no-install-recommends -y libgomp1 \
+    && rm -rf /var/lib/apt/lists/* \
+    && useradd --uid 10001 --create-home --home-dir /data --shell /usr/sbin/nologin antiphon
 COPY --from=build /opt/antiphon /opt/antiphon
 ENV PATH=/opt/antiphon/bin:$PATH \
     HOME=/data \

@@ -11,7 +11,7 @@ LONG := 900
 export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: install run test coverage test-fast test-within test-clients test-probe test-faults test-recordings test-extension test-vscode test-install test-embeddings test-shells \
-	test-autobahn test-docs docs docs-serve editor check check-containers release-check fix soak bench-hub bench-producer bench bench-against bench-peers bench-dialects bench-streams \
+	test-autobahn test-docs docs docs-serve editor check check-containers check-image release-check fix soak bench-hub bench-producer bench bench-against bench-peers bench-dialects bench-streams \
 	bench-store bench-background bench-retention capacity bench-client lock clean
 
 # Installs the pinned packages. tools/install.py does nothing if the virtualenv has this interpreter and these pins.
@@ -156,6 +156,11 @@ release-check: install
 check-containers: .containers/installed
 	.containers/bin/hadolint Dockerfile
 	.containers/bin/kubernetes-validate --strict $(filter-out %/kustomization.yaml,$(wildcard deploy/kubernetes/*.yaml))
+
+# Runs the steps of the Dockerfile in a clean Debian root, without Docker, and asks the embedded model there. Needs root and
+# debootstrap; takes some minutes.
+check-image: install
+	$(BIN)/python tools/image_in_root.py .image
 
 .containers/installed: Makefile
 	$(PYTHON) -m venv .containers
@@ -312,4 +317,4 @@ LOCK_OPTIONS := -q --upgrade --generate-hashes --strip-extras --no-header --anno
 
 # Removes everything that other targets made.
 clean:
-	rm -rf .venv .venv-* .clients .containers .docs .embeddings .editor .autobahn integrations/vscode/node_modules integrations/vscode/out .perf .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist src/*.egg-info
+	rm -rf .venv .venv-* .clients .containers .image .docs .embeddings .editor .autobahn integrations/vscode/node_modules integrations/vscode/out .perf .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist src/*.egg-info
