@@ -159,24 +159,24 @@ def test_comment_is_omitted_if_the_head_reports_all_losses(
     assert b"\n\n: " not in pipe.feed(STREAM)
 
 
-def test_loss_comment_precedes_the_error_of_a_failed_stream() -> None:
-    """The error is the end in some dialects. The comment is sent once."""
+def test_loss_comment_precedes_the_terminal_event_of_a_failed_stream() -> None:
+    """C7: `response.failed`, not the `error` before it. The comment is sent once."""
     pipe = make_pipe(WITHHOLDING, loss_comment=commented)
     pipe.losses_for_head()
     cut = STREAM.index(b'"finish_reason"')
     out = pipe.feed(STREAM[:cut]) + pipe.finish()
     assert out.count(b"\n\n: ") == 1
-    assert out.index(b"\n\n: ") < out.index(b"event: error")
+    assert out.index(b"event: error") < out.index(b"\n\n: ") < out.index(b"event: response.failed")
 
 
-def test_loss_comment_precedes_the_error_of_a_response_that_is_not_stored() -> None:
+def test_loss_comment_precedes_the_terminal_event_of_a_response_that_is_not_stored() -> None:
     pipe = holding(WITHHOLDING, loss_comment=commented)
     pipe.losses_for_head()
     out = pipe.feed(STREAM)
     assert b"\n\n: " not in out
     failed = pipe.fail(StorageUnavailable("the disk is full"))
-    assert failed.startswith(b": ")
-    assert failed.count(b"\n\n: ") == 0
+    assert failed.count(b"\n\n: ") == 1
+    assert failed.index(b"event: error") < failed.index(b"\n\n: ") < failed.index(b"event: response.failed")
 
 
 def test_losses_event_precedes_the_error_of_a_failed_stream() -> None:

@@ -77,6 +77,7 @@ class Pipe:
         self._separator = separator  # put between events for a client that reads them one by one
         self._pending_end: TerminalEvent | None = None
         self._backlog: list[StreamEvent | TextRun | bytes] = []  # events, and the translation of a large one
+        self._pending_error = b""  # an error that is written with the end, which a comment precedes
         self._number_shift = 0
         self._on_violation = on_violation
         self._grammar = Grammar(judges_foreign_items=False) if on_violation else None
@@ -115,7 +116,7 @@ class Pipe:
         event = ErrorEvent(sequence_number=number, error=error_payload(error))
         self._check_grammar(event)
         translation = self._deliver(event, self._from_hub.feed(event))
-        out += [self._take_loss_comment(), translation]
+        self._write_error(translation, out)
         self._pending_end, self.response = None, has_failed
         self._write_end(ResponseFailed(sequence_number=number + 1, response=has_failed), out)
         return self.join(out)
@@ -221,9 +222,10 @@ class Pipe:
         if not _is_end(event):
             self._check_grammar(event)
             translation = self._deliver(event, self._from_hub.feed(event))
-            if type(event) is ErrorEvent:  # in some dialects it is the end
-                out.append(self._take_loss_comment())
-            out.append(translation)
+            if type(event) is ErrorEvent:
+                self._write_error(translation, out)
+            else:
+                out.append(translation)
             return
         self.response, self.event_count = event.response, event.sequence_number + 1
         if self._holds_terminal_event and not isinstance(event, ResponseFailed):
@@ -231,9 +233,17 @@ class Pipe:
         else:
             self._write_end(event, out)
 
+    def _write_error(self, translation: bytes, out: list[bytes]) -> None:
+        """Writes an error. It waits for the end if there will be a comment: in some dialects the error is the end."""
+        if len(self._late_losses()):
+            self._pending_error = translation
+        else:
+            out.append(translation)
+
     def _write_end(self, event: TerminalEvent, out: list[bytes]) -> None:
         self._check_grammar(event)
         translation = self._deliver(event, self._from_hub.feed(event) + self._from_hub.finish())
+        translation, self._pending_error = self._pending_error + translation, b""
         comment = self._take_loss_comment()  # the translation of the end may lose something too
         out.append(sse.insert_before_end(translation, comment) if comment and translation else comment + translation)
 
@@ -260,14 +270,20 @@ class Pipe:
 
     def _take_loss_comment(self) -> bytes:
         """F-4: a comment with the losses that came after the head of the stream; empty if there are none."""
-        if self._loss_comment is None or self._head_losses is None:
+        late_losses = self._late_losses()
+        if self._loss_comment is None or not len(late_losses):
             return b""
-        reported, late_losses = set(self._head_losses), Losses()
-        for loss in self.losses:
-            if loss not in reported:
-                late_losses.add(loss.path, loss.what, loss.why)
         self._head_losses = self.losses
-        return self._loss_comment(late_losses) if len(late_losses) else b""
+        return self._loss_comment(late_losses)
+
+    def _late_losses(self) -> Losses:
+        late_losses = Losses()
+        if self._loss_comment is not None and self._head_losses is not None:
+            reported = set(self._head_losses)
+            for loss in self.losses:
+                if loss not in reported:
+                    late_losses.add(loss.path, loss.what, loss.why)
+        return late_losses
 
     def _check_grammar(self, event: StreamEvent) -> None:
         if self._grammar is not None and self._on_violation is not None:
