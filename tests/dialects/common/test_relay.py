@@ -115,6 +115,18 @@ def test_repeated_finish_reason_does_not_delay_content() -> None:
     assert chunks_in(second + stream.feed(encode(chunks[2])) + stream.finish()) == chunks
 
 
+def test_empty_finish_reason_at_the_end_becomes_one_normal_end() -> None:
+    """C3: some servers end a stream with an empty reason. Those that send it with every chunk do not wait for it."""
+    chunks = [chunk({"role": "assistant", "content": ""}, ""), chunk({"content": "a"}, ""), chunk({"content": "b"}, "")]
+    stream = RelayedStream("chat", REQUEST)
+    sent = [stream.feed(encode(each, is_complete=False)) for each in chunks]
+    assert [bool(data) for data in sent] == [False, True, True]
+    end = stream.feed(encode(chunk({}, ""))) + stream.finish()
+    *content, last = chunks_in(b"".join(sent) + end)
+    assert content == chunks
+    assert (last["choices"][0]["finish_reason"], last["id"]) == ("stop", chunks[0]["id"])
+
+
 def test_usage_that_only_the_gateway_wants_is_withheld() -> None:
     request = b'{"model":"m","stream":true,"messages":[{"role":"user","content":"Hi"}]}'
     assert chunks_in(relayed_stream("chat", request, STREAM)[0]) == CHUNKS[:-1]

@@ -14,6 +14,7 @@ import msgspec
 from antiphon import sse
 from antiphon.dialects.chat.wire import STREAM_OPTIONS, ChatWire
 from antiphon.dialects.common.relay import (
+    EMPTY_FINISH,
     FINISH,
     UNREADABLE,
     ContentLevel,
@@ -137,6 +138,8 @@ class AnswerContent(LiteralContent):
             yield UNREADABLE
         if choice.get("finish_reason"):
             yield FINISH
+        elif choice.get("finish_reason") == "":
+            yield EMPTY_FINISH
 
     def _call_pieces(self, call: dict[str, Any], index: Any) -> Iterator[Piece]:
         called = call.get("function") or call.get("custom") or {}

@@ -39,7 +39,7 @@ from antiphon.protocol.events import (
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Message, Reasoning
 from antiphon.protocol.response import Response
 
-PieceKind = Literal["text", "reasoning", "refusal", "call", "arguments", "finish", "unreadable"]
+PieceKind = Literal["text", "reasoning", "refusal", "call", "arguments", "finish", "empty_finish", "unreadable"]
 
 
 class Piece(NamedTuple):
@@ -51,6 +51,8 @@ class Piece(NamedTuple):
 
 
 FINISH: Final = Piece("finish")
+#: An empty finish reason. If nothing but this ends the answer, the translation has the reason.
+EMPTY_FINISH: Final = Piece("empty_finish")
 #: Content that has no agreed form. No hub event equals it, so the translation is used.
 UNREADABLE: Final = Piece("unreadable")
 #: The text of arguments that a server sends as an object, so that the text has no literal form.
@@ -208,7 +210,7 @@ class Relay:
             pieces = []
         self._has_last_frame = is_last
         content = _content_of(pieces)
-        if self._has_finish_reason and content and UNREADABLE not in content:
+        if content and UNREADABLE not in content:
             # Some servers repeat the finish reason in every frame; only the last one ends the answer.
             self._has_finish_reason = False
             for queued in self._queue:
@@ -217,7 +219,7 @@ class Relay:
         if not frame.data.isascii():  # some clients treat more characters than LF as line ends
             frame = sse.Frame(frame.event, escape_line_ends(frame.data))
         data = self._encode_frame(frame)
-        is_final = is_last or FINISH in pieces
+        is_final = is_last or FINISH in pieces or (EMPTY_FINISH in pieces and not content)
         self._queue.append(_QueuedFrame(data, content, is_final, self._content.position()))
         self._queue_size += len(data)
 
