@@ -21,6 +21,7 @@ from antiphon.config import (
     TargetConfig,
     UpstreamConfig,
 )
+from antiphon.gateway.worker_pool import LARGE_INPUT
 from antiphon.testing import ChatServer, MessagesServer, ReceivedRequest, Reply, end, error, refusal, turn
 from antiphon.testing.harness import FakeServer
 from antiphon.testing.messages.errors import error_event
@@ -353,6 +354,30 @@ def test_caller_orders_targets() -> None:
         assert "provider" not in lab.servers["b"].received[0].json
         answer = lab.ask(provider={"order": ["b", "unknown"], "zdr": True})
         assert answer.headers["antiphon-losses"] == "2; provider.zdr, provider.order"
+
+
+TURNS: dict[str, Callable[[str], dict[str, Any]]] = {
+    "/v1/responses": lambda text: {"input": text},
+    "/v1/chat/completions": lambda text: {"messages": [{"role": "user", "content": text}]},
+    "/v1/messages": lambda text: {"max_tokens": 16, "messages": [{"role": "user", "content": text}]},
+    "/v1beta/models/m:generateContent": lambda text: {"contents": [{"role": "user", "parts": [{"text": text}]}]},
+    "/api/chat": lambda text: {"stream": False, "messages": [{"role": "user", "content": text}]},
+    "/v1/vscode/chat": lambda text: {
+        "stream": False,
+        "messages": [{"role": 1, "content": [{"kind": "text", "value": text}]}],
+    },
+}
+
+
+@pytest.mark.parametrize("path", TURNS)
+def test_caller_orders_targets_in_every_dialect(path: str) -> None:
+    with lab_with(says("A"), says("B")) as lab:
+        for text in ("Hi.", "x" * (LARGE_INPUT + 1)):  # a large body is read in another process
+            words = {"provider": {"order": ["b"]}}
+            answer = lab.gateway.post({"model": "m", **TURNS[path](text), **words}, path)
+            assert (answer.status_code, answer.headers["antiphon-upstream"]) == (200, "b"), answer.text[:500]
+            assert "provider" not in answer.headers.get("antiphon-losses", "")
+        assert all(b"provider" not in request.body for request in lab.servers["b"].received)
 
 
 def test_caller_names_further_models() -> None:

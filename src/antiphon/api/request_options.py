@@ -12,7 +12,7 @@ from antiphon.dialects.registry import CLIENT_DIALECTS, HUB_DIALECT
 from antiphon.dialects.responses.stream_out import EventStyle, SelectableEventStyle
 from antiphon.errors import ClientFault
 from antiphon.gateway.client_body import dialect_at_path
-from antiphon.gateway.routing.wishes import ROUTING_WORDS, RoutingWishes, take_wishes
+from antiphon.gateway.routing.wishes import RoutingWishes, take_wishes
 from antiphon.gateway.upstreams import Upstream
 from antiphon.http.asgi import Scope, first_header, header_values
 from antiphon.ops.services import Services
@@ -54,17 +54,9 @@ def agent_session(scope: Scope) -> str | None:
 
 
 def requested_routing(services: Services, body: bytes) -> tuple[bytes, RoutingWishes | None]:
-    """The body without its words about routing, and what they say. They stay in the body if they name no upstream and
-    no model of this gateway: then they are for a router behind it."""
-    if not any(map(body.__contains__, ROUTING_WORDS)):
-        return body, None
+    """The body of a request that is no turn, without its words about routing, and what they say."""
     rest, wishes = take_wishes(body)
-    if wishes is None:
-        return body, None
-    router = services.router
-    names = (*wishes.order, *wishes.only, *wishes.ignore)
-    is_foreign = not any(map(router.knows_upstream, names)) if names else False
-    if is_foreign or (wishes.models and not any(map(router.find_served, wishes.models))):
+    if wishes is None or not services.router.accepts(wishes):
         return body, None
     return rest, wishes
 

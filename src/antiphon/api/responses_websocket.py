@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from antiphon.api.request_options import (
     agent_session,
-    requested_routing,
     requested_strictness,
     requested_style,
     wants_loss_events,
@@ -359,7 +358,6 @@ class WebSocketTurn:
             self._trace.record_client_piece(data + MESSAGE_END)
 
     async def _prepare_turn(self, message: bytes) -> PreparedTurn:
-        message, wishes = requested_routing(self._services, message)
         try:
             return await prepare_turn(
                 self._services,
@@ -370,7 +368,6 @@ class WebSocketTurn:
                 keeps_history=True,
                 strict=requested_strictness(self._socket.scope),
                 session=agent_session(self._socket.scope),
-                wishes=wishes,
             )
         except InvalidMessage as fault:
             self._previous_id = fault.previous_id

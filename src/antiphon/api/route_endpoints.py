@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from antiphon.api.request_options import agent_session, requested_routing, requested_strictness
+from antiphon.api.request_options import agent_session, requested_strictness
 from antiphon.dialects.registry import CLIENT_DIALECTS
 from antiphon.gateway.client_body import ClientBody
 from antiphon.gateway.history import HistorySource
@@ -27,7 +27,6 @@ async def show_route(services: Services, exchange: Exchange) -> None:
     content = await exchange.read_body(services.max_body)
     model = parameters.text("model") or ""
     path = f"/v1beta/models/{model}:generateContent" if dialect.request_at_path is not None else ""
-    content, wishes = requested_routing(services, content)
     body = ClientBody(content=content, dialect=dialect.name, path=path)
     history_source = HistorySource(owner=exchange.owner, store=services.store, limit=services.max_body)
     # The log entry of a turn, which this is not: it would be counted as one.
@@ -40,7 +39,6 @@ async def show_route(services: Services, exchange: Exchange) -> None:
         keeps_history=False,
         strict=requested_strictness(exchange.scope),
         session_header=agent_session(exchange.scope),
-        wishes=wishes,
     )
     plan = await explain_route(services, TurnPreparer(services, body, host, log_entry, None, None))
     await exchange.respond(200, [JSON], msgspec.json.encode(plan))

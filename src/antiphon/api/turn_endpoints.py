@@ -13,7 +13,6 @@ from antiphon.api.background_endpoints import enqueue_response
 from antiphon.api.request_options import (
     agent_session,
     forwarded_headers,
-    requested_routing,
     requested_strictness,
     requested_style,
     wants_loss_events,
@@ -73,7 +72,6 @@ async def _prepare_turn(
 ) -> PreparedTurn:
     strict = requested_strictness(exchange.scope)
     content = await exchange.read_body(services.max_body)
-    content, wishes = requested_routing(services, content)
     body = ClientBody(content=content, dialect=exchange.dialect.name, path=exchange.scope["path"])
     history_source = HistorySource(owner=exchange.owner, store=services.store, limit=services.max_body)
     prepared_turn = await prepare_turn(
@@ -85,7 +83,6 @@ async def _prepare_turn(
         strict=strict,
         client_headers=client_headers,
         session=agent_session(exchange.scope),
-        wishes=wishes,
     )
     exchange.release_body()
     return prepared_turn

@@ -6,7 +6,7 @@ Pure, so that a large body can be read in another process.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Literal
 
 import msgspec
@@ -20,7 +20,7 @@ from antiphon.protocol import codec
 from antiphon.protocol.codec import decode_json
 from antiphon.protocol.content import UnknownContent
 from antiphon.protocol.error_messages import fault_from_decode_error
-from antiphon.protocol.items import CompactionTrigger, ItemParam, MessageParam
+from antiphon.protocol.items import CompactionTrigger, MessageParam
 from antiphon.protocol.losses import Loss, Losses
 from antiphon.protocol.request import Request
 
@@ -116,10 +116,9 @@ def check_part_types(request: Request, client: ClientDialect, body: bytes, losse
         return
     if any(loss.path.startswith(SYSTEM_INSTRUCTION) for loss in losses):
         _check_system_instruction(client, body)
-    for item in request.input if type(request.input) is list else ():
-        for part in _input_parts(item):
-            if type(part) is UnknownContent and not _is_allowed(part.kind, client):
-                raise _refusal(part.kind.removeprefix(f"{client.name}:"), client, body)
+    for part in _unknown_parts(request):
+        if not _is_allowed(part.kind, client):
+            raise _refusal(part.kind.removeprefix(f"{client.name}:"), client, body)
 
 
 def _check_system_instruction(client: ClientDialect, body: bytes) -> None:
@@ -147,12 +146,16 @@ def _camel_case(name: str) -> str:
     return first + "".join(map(str.capitalize, others))
 
 
-def _input_parts(item: ItemParam) -> Sequence[Any]:
-    if isinstance(item, MessageParam):
-        content: Any = item.content if item.role != "assistant" else None
-    else:
-        content = getattr(item, "output", None)
-    return content if type(content) is list else ()
+def _unknown_parts(request: Request) -> list[UnknownContent]:
+    """The parts of unknown type in the messages that the model did not write, and in the outputs of tools."""
+    if type(request.input) is not list:
+        return []
+    contents: list[Any] = [
+        item.content if type(item) is MessageParam else getattr(item, "output", None)
+        for item in request.input
+        if type(item) is not MessageParam or item.role != "assistant"
+    ]
+    return [part for content in contents if type(content) is list for part in content if type(part) is UnknownContent]
 
 
 def _is_allowed(kind: str, client: ClientDialect) -> bool:

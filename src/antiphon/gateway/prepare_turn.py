@@ -102,11 +102,10 @@ async def prepare_turn(
     strict: bool | None = None,
     client_headers: ClientHeaders | None = None,
     session: str | None = None,
-    wishes: RoutingWishes | None = None,
 ) -> PreparedTurn:
     """Prepares the turn of a body. With `keeps_history` the turn is recorded although it is not stored. `strict`
     refuses lossy translation; None means the upstream's setting. `client_headers` gives the headers of the client that
-    an upstream gets; `session` is the session of the client's agent; `wishes` is what it says about routing."""
+    an upstream gets; `session` is the session of the client's agent."""
     host = GatewayHost(
         services,
         history_source_for,
@@ -115,7 +114,6 @@ async def prepare_turn(
         keeps_history=keeps_history,
         strict=strict,
         session_header=session,
-        wishes=wishes,
     )
     preparer = TurnPreparer(services, body, host, log_entry, trace, client_headers)
     turn, data = await preparer.prepare_first()
@@ -240,10 +238,9 @@ class GatewayHost:
         keeps_history: bool,
         strict: bool | None,
         session_header: str | None = None,
-        wishes: RoutingWishes | None = None,
     ) -> None:
         self.wish_losses: list[Loss] = []  # what the client says about routing that is not offered
-        self._wishes = wishes
+        self._wishes: RoutingWishes | None = None  # what the client says about routing
         self.examined_target: Target | None = None  # whose translation is only counted
         self._session_header = session_header
         self.attempts: TurnAttempts | None = None  # set by `direct`, with the next six
@@ -296,6 +293,12 @@ class GatewayHost:
         return self._wishes is not None or self._services.router.has_choice(
             model or self._services.routes.default_model
         )
+
+    async def accepts_wishes(self, wishes: RoutingWishes) -> bool:
+        if not self._services.router.accepts(wishes):
+            return False
+        self._wishes = wishes
+        return True
 
     def _is_strict(self, target: Target) -> bool:
         if self._wishes is not None and self._wishes.requires_parameters:

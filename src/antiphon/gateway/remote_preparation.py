@@ -14,6 +14,7 @@ from antiphon.dialects.common.refused_reasoning import RefusedPart
 from antiphon.gateway.client_body import ClientBody
 from antiphon.gateway.history import HistorySource, PastTurns
 from antiphon.gateway.ids import new_id, now
+from antiphon.gateway.routing.wishes import RoutingWishes
 from antiphon.gateway.sealing import Seal
 from antiphon.gateway.turn_data import (
     Directions,
@@ -52,6 +53,10 @@ class RemoteHost:
         self.stamps = Stamps(new_id, now)
         self.seal = Seal(lambda: ask("sealing_keys"))
         self._ask = ask
+
+    async def accepts_wishes(self, wishes: RoutingWishes) -> bool:
+        is_accepted: bool = self._ask("accepts_wishes", wishes)
+        return is_accepted
 
     async def has_choice(self, model: str | None) -> bool:
         has_choice: bool = self._ask("has_choice", model)
@@ -165,6 +170,8 @@ class HostAnswers:
 
     async def answer(self, name: str, *arguments: Any, **options: Any) -> Any:
         match name:
+            case "accepts_wishes":
+                return await self._host.accepts_wishes(*arguments)
             case "has_choice":
                 return await self._host.has_choice(*arguments)
             case "direct":

@@ -20,6 +20,7 @@ from antiphon.dialects.dialect import ClientDialectName
 from antiphon.dialects.registry import CLIENT_DIALECTS, SERVER_DIALECTS, Wire
 from antiphon.errors import ClientFault, UnsupportedParameter
 from antiphon.gateway.client_body import (
+    BodyForm,
     ClientBody,
     InputLimits,
     check_input,
@@ -40,6 +41,7 @@ from antiphon.gateway.planning import ContextPlan, has_trigger, plan_context
 from antiphon.gateway.recording import RecordedInput, input_with_ids
 from antiphon.gateway.restore_reasoning import find_missing_reasoning
 from antiphon.gateway.routing.facts import RequestFacts, facts_of
+from antiphon.gateway.routing.wishes import RoutingWishes, take_wishes
 from antiphon.gateway.sealing import Seal
 from antiphon.gateway.tool_choice import check_a_tool_is_left, check_tool_choice
 from antiphon.gateway.upstreams import TranslationPlan
@@ -113,6 +115,10 @@ class PreparationHost(Protocol):
     @property
     def stamps(self) -> Stamps: ...
 
+    async def accepts_wishes(self, wishes: RoutingWishes) -> bool:
+        """Whether what the client says about routing is for this gateway, which then routes by it."""
+        ...
+
     async def has_choice(self, model: str | None) -> bool:
         """Whether a model has several targets."""
         ...
@@ -156,7 +162,7 @@ class _History(Struct, frozen=True, kw_only=True):
 
 async def prepare_data(body: ClientBody, host: PreparationHost) -> TurnData:
     """Prepares the data of a turn, or raises the client's error. Nothing is sent to the upstream."""
-    request, losses = read_client_body(body)
+    body, request, losses = await _read_body(body, host)
     outline = outline_of(request)
     if await host.has_choice(outline.model):
         outline = replace(outline, facts=facts_of(request))
@@ -203,6 +209,19 @@ async def prepare_data(body: ClientBody, host: PreparationHost) -> TurnData:
         queued_request=_encode_for_queue(request) if request.background else None,
         is_warm_up=outline.is_warm_up,
     )
+
+
+async def _read_body(body: ClientBody, host: PreparationHost) -> tuple[ClientBody, Request, Losses]:
+    """Reads a body without its words about routing, unless they are for a router behind this gateway. No dialect has
+    such members, so they are unknown members, which are in `extra` or are losses."""
+    request, losses = read_client_body(body)
+    if not (request.extra or losses) or body.form not in FORMS_WITH_WISHES:
+        return body, request, losses
+    rest, wishes = take_wishes(body.content)
+    if wishes is None or not await host.accepts_wishes(wishes):
+        return body, request, losses
+    body = replace(body, content=rest)
+    return body, *read_client_body(body)
 
 
 async def prepare_retry_data(
@@ -434,6 +453,7 @@ def _settle_store(request: Request, *, is_stored: bool, losses: Losses) -> Reque
 
 
 FIELD_OF_TOOL_CHOICE: Final = {"gemini": "toolConfig.functionCallingConfig"}  # where it is not `tool_choice`
+FORMS_WITH_WISHES: Final[frozenset[BodyForm]] = frozenset({"turn", "message"})
 MAX_LISTED_LOSSES: Final = 20  # losses in an error message
 CALL_KINDS: Final[frozenset[type]] = frozenset(CALLS)
 DEPENDENT_KINDS: Final[frozenset[type]] = frozenset({ItemReference, *COMPACTION_KINDS, *OUTPUTS})

@@ -12,6 +12,7 @@ from antiphon.gateway.routing import router as module
 from antiphon.gateway.routing.facts import RequestFacts
 from antiphon.gateway.routing.router import NO_RETRY, Router
 from antiphon.gateway.routing.stickiness import Session
+from antiphon.gateway.routing.wishes import RoutingWishes
 
 
 def upstream(name: str, *models: str, **settings: object) -> UpstreamConfig:
@@ -77,6 +78,23 @@ def test_router_knows_its_upstreams_and_models() -> None:
     assert router.find_served("m") is router.find("m")
     assert router.find_served("x") is None
     assert [router.has_choice(model) for model in ("m", "x", None)] == [True, False, False]
+
+
+def test_router_accepts_words_that_name_an_upstream_or_a_model_of_it() -> None:
+    router = router_of(upstream("Lab", "m"), upstream("b", "m"))
+    accepted = [
+        RoutingWishes(order=("x", "lab")),
+        RoutingWishes(ignore=("B",)),
+        RoutingWishes(models=("x", "m")),
+        RoutingWishes(allows_fallbacks=False),
+    ]
+    refused = [
+        RoutingWishes(only=("x",)),
+        RoutingWishes(models=("x",)),
+        RoutingWishes(order=("x",), models=("m",)),
+        RoutingWishes(order=("b",), models=("x",)),
+    ]
+    assert [router.accepts(wishes) for wishes in (*accepted, *refused)] == [True] * 4 + [False] * 4
 
 
 def test_resting_targets_are_counted_by_upstream() -> None:

@@ -64,8 +64,11 @@ class ClientTools(Struct, frozen=True, kw_only=True):
     @classmethod
     def of_request(cls, request: Request) -> ClientTools | None:
         """None if the request has nothing to convert."""
-        tools, items = list(_all_tools(request)), input_items(request)
-        if not CONVERTED_TOOLS.intersection(map(type, tools)) and not CONVERTED_ITEMS.intersection(map(type, items)):
+        items = input_items(request)
+        if CONVERTED_TOOLS.isdisjoint(map(type, request.tools or ())) and TOOL_ITEMS.isdisjoint(map(type, items)):
+            return None
+        tools = list(_all_tools(request))
+        if CONVERTED_TOOLS.isdisjoint(map(type, tools)) and CONVERTED_ITEMS.isdisjoint(map(type, items)):
             return None
         taken = {tool.name for tool in tools if isinstance(tool, FunctionToolParam | CustomTool)}
         kinds: dict[str, str] = {}
@@ -323,6 +326,7 @@ CONVERTED_ITEMS: Final = frozenset(
         *(ToolSearchCall, ToolSearchOutput),
     }
 )
+TOOL_ITEMS: Final = CONVERTED_ITEMS | {AdditionalTools}  # these and items that offer tools
 LOCAL_SHELL_TEXTS: Final = ("working_directory", "user")
 SEARCH_RESULTS: Final = "These tools are available now:"
 NO_SEARCH_RESULTS: Final = "No tool was found."

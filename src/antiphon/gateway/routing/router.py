@@ -21,6 +21,7 @@ from antiphon.gateway.routing.attempts import (
 )
 from antiphon.gateway.routing.facts import RequestFacts, find_obstacle
 from antiphon.gateway.routing.stickiness import Session, StickyTargets, cache_seconds, target_with_label
+from antiphon.gateway.routing.wishes import RoutingWishes
 from antiphon.gateway.upstreams import Target, TargetState
 
 
@@ -66,6 +67,14 @@ class Router:
     def knows_upstream(self, name: str) -> bool:
         """Whether an upstream has this name, in upper or lower case."""
         return name.lower() in self._upstream_names
+
+    def accepts(self, wishes: RoutingWishes) -> bool:
+        """Whether a caller's words about routing are for this gateway. Words that name no upstream and no model of it
+        are for a router behind it."""
+        names = (*wishes.order, *wishes.only, *wishes.ignore)
+        if names and not any(map(self.knows_upstream, names)):
+            return False
+        return not wishes.models or any(map(self.find_served, wishes.models))
 
     def find_sticky(self, route: ModelRoute, session: Session) -> RouteTarget | None:
         """The target that answered the conversation before, as far as this process knows."""

@@ -35,6 +35,8 @@ class RoutingWishes(Struct, frozen=True, kw_only=True):
 def take_wishes(body: bytes) -> tuple[bytes, RoutingWishes | None]:
     """The body without its words about routing, and what they say. None if it has none, or is not an object: the
     dialect reports that."""
+    if not any(map(body.__contains__, ROUTING_WORDS)):
+        return body, None
     try:
         members = decode_json(body, type=dict[str, Raw])
     except (msgspec.DecodeError, ValueError):
