@@ -282,10 +282,10 @@ def test_finish_reason_determines_the_status(reason: str, end: str) -> None:
 
 
 def test_whole_calls_are_delivered_despite_an_unknown_finish_reason() -> None:
-    """REQ-3: the reason is a loss."""
+    """REQ-3: the response is incomplete, and its calls are complete."""
     reading = read_frames([frame(parts(call("get_time", {}, id="c"), finishReason="OTHER"))])
-    assert reading.summary == ["c = get_time({})", "completed"]
-    assert paths(reading.losses) == ["finishReason"]
+    assert reading.summary == ["c = get_time({})", "incomplete: other"]
+    assert paths(reading.losses) == []
 
 
 def test_every_finish_reason_of_the_sdk_has_a_status() -> None:

@@ -188,7 +188,7 @@ class EventsToHub(StreamToHub):
         elif reason in COMPLETE_REASONS or reason in INCOMPLETE_REASONS:
             self._end_as(INCOMPLETE_REASONS.get(reason))
         else:
-            self._end_for_unknown_reason("finish_reason", reason)
+            self._end_for_unknown_reason(reason)
 
     def _final_usage(self) -> Usage | None:
         return usage_to_hub(self._usage)

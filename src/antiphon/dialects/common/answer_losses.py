@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
+from antiphon.dialects.common.call_arguments import are_whole_calls
 from antiphon.dialects.common.placeholders import type_of
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
 from antiphon.protocol.base import Shape
@@ -54,15 +56,21 @@ class AnswerLosses:
     def incomplete_reason(self, response: Response, words: Mapping[str, str], default: str) -> str | None:
         """REQ-3: return the API's word for the reason of an incomplete response, or None if the response is complete.
 
-        An unknown reason becomes `default`, and is a loss.
+        An unknown reason becomes `default`, and is a loss. Behind nothing but whole calls it becomes None: many clients
+        run calls only behind the word for calls.
         """
         if response.incomplete_details is None:
             return None
         reason = response.incomplete_details.reason
-        if reason not in words:
-            self._losses.add(
-                "incomplete_details.reason",
-                f"the reason {reason!r}",
-                f"the API has no equivalent; {default!r} is sent",
-            )
-        return words.get(reason, default)
+        if reason in words:
+            return words[reason]
+        word = None if reason not in FAILED_CALLS and are_whole_calls(response.output) else default
+        why = "the API has no equivalent; " + ("the calls are whole" if word is None else f"{default!r} is sent")
+        self._losses.add("incomplete_details.reason", f"the reason {reason!r}", why)
+        return word
+
+
+#: Reasons which mean that a call beside the whole ones failed.
+FAILED_CALLS: Final = frozenset(
+    {"malformed_function_call", "malformed_response", "too_many_tool_calls", "tool_not_allowed", "unexpected_tool_call"}
+)

@@ -15,14 +15,14 @@ from typing import Any, Final, Literal, Protocol
 from msgspec.structs import replace
 
 from antiphon import sse
-from antiphon.dialects.common.call_arguments import arguments_as_object
+from antiphon.dialects.common.call_arguments import are_whole_calls, is_whole_call
 from antiphon.dialects.common.client_calls import CallConverter, ConvertedEvents
 from antiphon.dialects.common.client_tools import ClientTools
 from antiphon.dialects.dialect import FRAME_DECODERS, EventsToHub, Framing, ServerDialect, TextRunToHub
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.content import SummaryText
 from antiphon.protocol.events import StreamEvent, TextRun
-from antiphon.protocol.items import FunctionCall, Item, Reasoning
+from antiphon.protocol.items import FunctionCall
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.output_limits import UNLIMITED, OutputLimitExceeded, OutputLimits
 from antiphon.protocol.request import Request
@@ -249,40 +249,28 @@ class StreamToHub(ABC):
             self._answer.finish("incomplete")
             self._writer.end_incomplete(incomplete, self._final_usage())
 
-    def _end_for_unknown_reason(self, path: str, reason: str) -> None:
+    def _end_for_unknown_reason(self, reason: str) -> None:
         """REQ-3: ends a response with a stop reason that the dialect does not know. The response is incomplete.
 
-        Only if its output is nothing but whole calls, they are delivered: the client can run them and continue.
+        If its output is nothing but whole calls, they are complete: the client can run them and continue.
         """
         self._has_ended = True
         self._answer.finish("unknown")
-        shown = sanitize_text(reason)[:MAX_REASON]
-        if _are_whole_calls(self._writer.announced_items):
-            self.losses.add(path, f"the reason {shown!r}", "it is unknown; all calls are whole, and they are delivered")
-            self._writer.complete(self._final_usage())
-        else:
-            self._writer.end_incomplete(shown, self._final_usage())
+        if are_whole_calls(self._writer.announced_items):
+            for key in self._writer.open_keys:
+                self._writer.close_item(key)
+        self._writer.end_incomplete(sanitize_text(reason)[:MAX_REASON], self._final_usage())
 
     def _has_whole_content(self) -> bool:
         """Whether there is output, and no call in it is cut."""
         items = self._writer.announced_items
-        return bool(items) and all(_is_whole(item) for item in items if isinstance(item, FunctionCall))
+        return bool(items) and all(is_whole_call(item) for item in items if isinstance(item, FunctionCall))
 
     def _fail(self, error: ApiError) -> None:
         self._has_ended = True
         self.error = error.without_traceback()
         self._answer.finish("failed")
         self._writer.fail(error, self._final_usage())
-
-
-def _are_whole_calls(items: list[Item]) -> bool:
-    """Whether the items are whole calls, and reasoning before them. The end of a free-form input cannot be seen."""
-    calls = [item for item in items if not isinstance(item, Reasoning)]
-    return bool(calls) and all(isinstance(item, FunctionCall) and _is_whole(item) for item in calls)
-
-
-def _is_whole(call: FunctionCall) -> bool:
-    return bool(call.arguments) and arguments_as_object(call.arguments) is not None
 
 
 def invalid_upstream_data(what: str, data: bytes) -> UpstreamFault:

@@ -168,7 +168,7 @@ class EventsToHub(StreamToHub):
         if reason == "STOP" or reason in INCOMPLETE_REASONS:
             self._end_as(INCOMPLETE_REASONS.get(reason))
         else:
-            self._end_for_unknown_reason("finishReason", reason.lower())
+            self._end_for_unknown_reason(reason.lower())
 
     def _final_usage(self) -> Usage | None:
         return usage_to_hub(self._usage)

@@ -244,7 +244,7 @@ class EventsToHub(StreamToHub):
         if reason in STATUS_STOP_REASONS or reason in INCOMPLETE_REASONS:
             self._end_as(INCOMPLETE_REASONS.get(reason))
         else:
-            self._end_for_unknown_reason("stop_reason", reason)
+            self._end_for_unknown_reason(reason)
 
     def _fail(self, error: ApiError) -> None:
         self._flush_all()

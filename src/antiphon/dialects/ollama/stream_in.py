@@ -100,7 +100,7 @@ class EventsToHub(StreamToHub):
         if reason in COMPLETE or reason in INCOMPLETE:
             self._end_as(INCOMPLETE.get(reason))
         else:
-            self._end_for_unknown_reason("done_reason", reason)
+            self._end_for_unknown_reason(reason)
 
     def _final_usage(self) -> Usage | None:
         return self._usage

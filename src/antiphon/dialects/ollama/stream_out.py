@@ -14,6 +14,7 @@ from msgspec import UNSET, Raw, UnsetType
 from msgspec.structs import replace
 
 from antiphon.dialects.common import freeform_tools
+from antiphon.dialects.common.answer_losses import AnswerLosses
 from antiphon.dialects.common.envelope import has_more_than_text
 from antiphon.dialects.common.json_lines import escape_line_ends
 from antiphon.dialects.common.message_separator import MessageSeparator
@@ -185,14 +186,8 @@ class _Answer:
         self._template = LineOut(model=response.model, created_at=rfc3339(response.created_at))
 
     def _done_reason(self, response: Response) -> str:
-        """REQ-3: an incomplete answer never looks complete."""
-        details = response.incomplete_details
-        if details is None:
-            return "stop"
-        if details.reason not in CUT_REASONS:
-            why = "the API has no equivalent; 'length' is sent"
-            self._losses.add("incomplete_details.reason", f"the reason {details.reason!r}", why)
-        return "length"
+        """REQ-3: an incomplete answer never looks complete, unless it is nothing but whole calls."""
+        return AnswerLosses(self._losses).incomplete_reason(response, DONE_REASONS, "length") or "stop"
 
     # Items
 
@@ -309,4 +304,8 @@ def _joined(pieces: list[_Piece]) -> _Piece:
     )
 
 
-CUT_REASONS: Final = ("max_output_tokens", "max_output_bytes", "max_output_items")
+DONE_REASONS: Final[dict[str, str]] = {
+    "max_output_tokens": "length",
+    "max_output_bytes": "length",
+    "max_output_items": "length",
+}
