@@ -5,8 +5,12 @@ from __future__ import annotations
 import socket
 import statistics
 import struct
+import subprocess
+import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
@@ -15,6 +19,7 @@ import msgspec
 import pytest
 from tests.faults_outside.endless_upstream import endless_upstream
 from tests.faults_outside.gateway_process import LOAD_FACTOR, GatewayProcess, gateway_process, health_prober
+from tests.faults_outside.quick_upstream import quick_upstream
 from tests.faults_outside.test_endless_streams import FRAMES
 from tests.running import BOUND
 from tests.websocket_client import open_websocket
@@ -28,12 +33,12 @@ HEALTH = 0.25  # seconds that `/health`, `/livez` and `/readyz` may take at thre
 REFUSED = 0.1  # seconds in which a turn over the bound is refused
 NOTICED = 1.0  # seconds in which a client that has left is noticed
 CROWD = 500  # requests of one tenant at once
+BESIDE_CROWD = 0.1  # seconds that a request of another tenant may take beside them
 BODY = msgspec.json.encode({"model": "m", "input": "Hi", "stream": True, "store": False})
 REQUEST = (
     b"POST /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
     b"content-length: %d\r\n\r\n%b" % (len(BODY), BODY)
 )
-HELLO = turn(testing.text("Hello."), testing.usage(5, 2))
 KEYS = '[[keys]]\nname = "alice"\nsha256 = "{}"\n[[keys]]\nname = "bob"\nsha256 = "{}"\n'
 
 
@@ -105,19 +110,36 @@ def test_turns_over_the_bound_are_refused_at_once_and_health_is_answered(tmp_pat
 def test_tenant_with_many_requests_does_not_delay_another(tmp_path: Path) -> None:
     names = ("key-of-alice-0123456789", "key-of-bob-0123456789")
     keys = KEYS.format(*(sha256(name.encode()).hexdigest() for name in names))
-    with ChatServer(lambda _: HELLO) as server, gateway_process(tmp_path, server.base_url, tables=keys) as gateway:
+    with quick_upstream() as url, gateway_process(tmp_path, url, tables=keys) as gateway:
         _latencies(gateway, names[1], 20)  # the first ones open connections and caches
         alone = _latencies(gateway, names[1], 100)
-        crowd = [threading.Thread(target=_post, args=(gateway, [], names[0])) for _ in range(CROWD)]
-        for thread in crowd:
-            thread.start()
-        beside = _latencies(gateway, names[1], 100)
-        for thread in crowd:
-            thread.join()
+        with _crowd(gateway, names[0]) as crowd:
+            beside: list[float] = []
+            while crowd.poll() is None:
+                beside += _latencies(gateway, names[1], 1)
+            assert crowd.stdout is not None
+            assert int(crowd.stdout.read()) == CROWD
     p99_alone, p99_beside = (statistics.quantiles(times, n=100)[98] for times in (alone, beside))
-    print(f"p99 alone {p99_alone * 1000:.0f} ms, beside {CROWD} requests {p99_beside * 1000:.0f} ms")
-    # The crowd runs in this process too, so its own work delays the measured client.
-    assert p99_beside < LOAD_FACTOR * max(2 * p99_alone, 0.25)
+    print(f"p99 alone {p99_alone * 1000:.0f} ms, of {len(beside)} beside {CROWD} requests {p99_beside * 1000:.0f} ms")
+    # New connections are accepted in the order of arrival, so the factor of two does not hold for the first of them.
+    assert p99_beside < LOAD_FACTOR * max(2 * p99_alone, BESIDE_CROWD)
+
+
+@contextmanager
+def _crowd(gateway: GatewayProcess, key: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that has begun to send many requests at once."""
+    command = [sys.executable, "-m", "tests.faults_outside.crowd", str(gateway.port), key, str(CROWD)]
+    folder = Path(__file__).parents[2]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=folder) as process:
+        try:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdout.readline()
+            process.stdin.write(b"go\n")
+            process.stdin.flush()
+            yield process
+        finally:
+            process.kill()
 
 
 def _latencies(gateway: GatewayProcess, key: str, count: int) -> list[float]:

@@ -8,7 +8,14 @@ from contextlib import ExitStack
 import pytest
 
 from antiphon.errors import ApiError
-from antiphon.gateway.admission import FairSlots, FairStarts, OwnerQueues, TurnAdmission
+from antiphon.gateway.admission import (
+    MANY_WAITING,
+    MAX_DEFERRED_STEPS,
+    FairSlots,
+    FairStarts,
+    OwnerQueues,
+    TurnAdmission,
+)
 
 
 def test_turns_of_a_process_are_bounded() -> None:
@@ -162,3 +169,58 @@ def test_cancelled_waiting_task_is_skipped() -> None:
         assert unused_turns == []  # it never had a turn
 
     asyncio.run(run())
+
+
+def starts_while_requests_arrive(in_each_step: int, steps: int) -> int:
+    """The number of requests of one owner that start while so many arrive in each step."""
+
+    async def run() -> int:
+        starts, started = FairStarts(), 0
+
+        async def start() -> None:
+            nonlocal started
+            await starts.wait("a")
+            started += 1
+
+        tasks: list[asyncio.Task[None]] = []
+        for _ in range(steps):
+            tasks += [asyncio.create_task(start()) for _ in range(in_each_step)]
+            await asyncio.sleep(0)
+        started_meanwhile = started
+        await asyncio.gather(*tasks)
+        assert started == len(tasks)
+        return started_meanwhile
+
+    return asyncio.run(run())
+
+
+def test_owner_with_many_requests_does_not_start_while_more_arrive() -> None:
+    assert starts_while_requests_arrive(4, 50) <= MANY_WAITING
+
+
+def test_owner_with_many_requests_starts_after_a_bounded_number_of_steps() -> None:
+    until_deferred = starts_while_requests_arrive(4, MAX_DEFERRED_STEPS // 2)
+    assert starts_while_requests_arrive(4, 3 * MAX_DEFERRED_STEPS) >= until_deferred + 2
+
+
+def test_other_owner_starts_while_many_requests_of_one_arrive() -> None:
+    async def run() -> int:
+        starts, started = FairStarts(), 0
+
+        async def start(owner: str) -> None:
+            nonlocal started
+            await starts.wait(owner)
+            started += 1
+
+        crowd = [asyncio.create_task(start("a")) for _ in range(100)]
+        await asyncio.sleep(0)
+        other = asyncio.create_task(start("b"))
+        steps = 0
+        while not other.done():
+            crowd.append(asyncio.create_task(start("a")))
+            await asyncio.sleep(0)
+            steps += 1
+        await asyncio.gather(*crowd)
+        return steps
+
+    assert asyncio.run(run()) <= 5

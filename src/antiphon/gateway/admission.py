@@ -72,10 +72,14 @@ class OwnerQueues:
                 self._on_unused_turn()
             raise
 
-    def wake_next(self) -> bool:
-        """Gives the turn to the next task; False if none waits."""
-        while self._queues:
-            owner = next(iter(self._queues))
+    @property
+    def has_waiting(self) -> bool:
+        return bool(self._queues)
+
+    def wake_next(self, max_waiting: int | None = None) -> bool:
+        """Gives the turn to the next task; False if none waits. With `max_waiting`, passes over owners with more tasks
+        than that; they keep their place."""
+        while (owner := self._next_owner(max_waiting)) is not None:
             queue = self._queues.pop(owner)
             future = queue.popleft()
             if queue:
@@ -85,25 +89,41 @@ class OwnerQueues:
                 return True
         return False
 
+    def _next_owner(self, max_waiting: int | None) -> str | None:
+        for owner, queue in self._queues.items():
+            if max_waiting is None or len(queue) <= max_waiting:
+                return owner
+        return None
+
 
 class FairStarts:
     """Starts the computation of at most one request in each step of the event loop, so that new requests are read in
-    between and wait only for one of each other owner. Nothing is done after the computation."""
+    between and wait only for one of each other owner. Nothing is done after the computation.
+
+    While requests arrive, an owner with many that wait starts none, for a bounded number of steps: connections are
+    accepted in the order of arrival, and requests of other owners may be behind them."""
 
     def __init__(self) -> None:
         self._queues = OwnerQueues(lambda: None)  # the next step has its own turn
         self._is_step_taken = False
+        self._has_arrivals = False  # a request began to wait in this step
+        self._deferred_steps = 0
 
     async def wait(self, owner: str) -> None:
         """Waits until this request may compute. Does not wait if no other has started in this step."""
         if self._is_step_taken:
+            self._has_arrivals = True
             await self._queues.wait(owner)
         else:
             self._is_step_taken = True
             asyncio.get_running_loop().call_soon(self._start_next)
 
     def _start_next(self) -> None:
-        self._is_step_taken = self._queues.wake_next()
+        defers = self._has_arrivals and self._deferred_steps < MAX_DEFERRED_STEPS
+        self._has_arrivals = False
+        self._deferred_steps = self._deferred_steps + 1 if defers else 0
+        has_started = self._queues.wake_next(MANY_WAITING if defers else None)
+        self._is_step_taken = has_started or self._queues.has_waiting
         if self._is_step_taken:
             asyncio.get_running_loop().call_soon(self._start_next)
 
@@ -127,3 +147,5 @@ class FairSlots:
 
 
 RETRY_AFTER: Final = 1.0  # seconds
+MANY_WAITING: Final = 8  # requests of one owner that wait
+MAX_DEFERRED_STEPS: Final = 200  # steps in a row in which no request of such an owner starts
