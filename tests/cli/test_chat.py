@@ -223,6 +223,7 @@ def test_chat_in_a_terminal_stops_an_answer_and_goes_on(tmp_path: Path) -> None:
             terminal.wait_for("tokens in")
             terminal.wait_for("> ")
             terminal.write(b"\x04")
+            terminal.wait_for("\r\n")  # the prompt of the shell begins on its own line
             assert terminal.wait() == 0
         finally:
             terminal.close()

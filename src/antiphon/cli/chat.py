@@ -100,6 +100,11 @@ class Chat:
         self._err.write(f"{self._paint('dim', text)}\n")
         self._err.flush()
 
+    def end_prompt(self) -> None:
+        """End the line of a prompt that Ctrl-D left, so that the shell begins on its own line."""
+        if self._err.isatty():
+            self.print_note("")
+
     def _ask(self, question: str) -> None:
         status = StatusLine(self._err, self._environ)
         turn = _Turn(self._conversation, question, TextPrinter(self._out, self._err, self._environ, status))
@@ -252,6 +257,7 @@ def _lines(read_line: Callable[[str], str], chat: Chat) -> Iterator[str]:
                 line = _read_block(line.removeprefix(MULTI_LINE), read_line)
             yield line.strip()
         except EOFError:
+            chat.end_prompt()
             return
         except KeyboardInterrupt:
             chat.print_note(f"\n{FAREWELL}")
