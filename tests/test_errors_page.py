@@ -92,6 +92,8 @@ def _codes(tree: ast.AST) -> Iterator[str]:
         match node:
             case ast.keyword(arg="code", value=value) | ast.Assign(targets=[ast.Name(id="default_code")], value=value):
                 yield from _literals(value)
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value) if name == "LIFETIME_CODE":
+                yield from _literals(value)
 
 
 def _literals(value: ast.expr) -> Iterator[str]:

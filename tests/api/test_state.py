@@ -397,8 +397,14 @@ def test_shutdown_delivers_all_buffered_events_to_a_slow_client() -> None:
     with lab() as here, here.gateway.connect() as connection:
         here.says.append(turn(*[testing.text("x" * 65536)] * 250, testing.wait(gate)))
         connection.sendall(request(stream=True))
-        until(lambda: any(protocol.flow.write_paused for protocol in protocols()))
-        [task] = next(protocol.tasks for protocol in protocols() if protocol.flow.write_paused)
+        paused: list[list[Any]] = []  # a protocol may be paused for a moment only
+
+        def find_paused() -> bool:
+            paused.extend([*protocol.tasks] for protocol in protocols() if protocol.flow.write_paused)
+            return bool(paused)
+
+        until(find_paused)
+        [task] = paused[0]
         here.opened.loop.call_soon_threadsafe(task.cancel)
         answer = Told(read_all(connection))
         assert answer.outcome == ("failed", "server_shutdown")

@@ -25,10 +25,10 @@ def warnings_of(*upstreams: UpstreamConfig, models: list[ModelConfig] | None = N
     return list(map(str, find_warnings(config, KEYS)))
 
 
-def test_readme_blocks_in_one_file_shadow_each_other() -> None:
+def test_blocks_of_the_servers_page_in_one_file_shadow_each_other() -> None:
     """The first serves every model."""
-    readme = (REPO / "README.md").read_text(encoding="utf-8")
-    blocks = [block for block in re.findall(r"```toml\n(.*?)```", readme, flags=re.DOTALL) if "[[upstreams]]" in block]
+    page = (REPO / "docs/servers.md").read_text(encoding="utf-8")
+    blocks = [block for block in re.findall(r"```toml\n(.*?)```", page, flags=re.DOTALL) if "[[upstreams]]" in block]
     assert len(blocks) == 3
     config = parse_config("\n".join(blocks), Path("antiphon.toml"), KEYS)
     shadowed = [str(warning) for warning in find_warnings(config, KEYS)]

@@ -330,3 +330,10 @@ def test_replay_of_a_client_of_the_dialect_of_the_server_keeps_the_form_of_its_r
     body = {"model": "mock-1", "messages": [{"role": "user", "content": "Hi", "unknown": 1}], "seed": None}
     trace = recorded(tmp_path, body, ScriptedAnswer([WHOLE], JSON), path="/v1/chat/completions")
     assert differences_in(replay_trace(trace)) == []
+
+
+def test_replay_of_a_large_answer_has_no_differences(tmp_path: Path) -> None:
+    """Its last events are written one after the other."""
+    text = b'data: {"choices":[{"delta":{"content":"%b"}}]}\n\n' % (b"x" * 200_000)
+    trace = recorded(tmp_path, asking(), stream(*[text] * 8, FINISHED))
+    assert differences_in(replay_trace(trace)) == []

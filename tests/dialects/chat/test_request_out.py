@@ -221,8 +221,8 @@ def test_unknown_field_after_stream_options_is_sent() -> None:
 
 
 def test_token_bias_of_a_profile_is_sent_unless_the_client_sets_one() -> None:
-    wire = ChatWire(token_bias=((2, 3.0),))
-    assert sent(wire) == ({"logit_bias": [[2, 3.0]]}, [])
+    wire = ChatWire(token_bias={"2": 3.0})
+    assert sent(wire) == ({"logit_bias": {"2": 3.0}}, [])
     assert sent(wire, extra={"chat:logit_bias": Raw(b'{"5":1}')}) == ({"logit_bias": {"5": 1}}, [])
 
 

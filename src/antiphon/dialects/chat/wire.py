@@ -141,8 +141,8 @@ class ChatWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     )
     #: Fields that the hub does not have and the server accepts from clients of every dialect, such as `top_k`.
     extra_fields: tuple[str, ...] = ()
-    #: Biases of tokens by their ids, as `logit_bias` of llama.cpp's server takes them.
-    token_bias: tuple[tuple[int, float], ...] = ()
+    #: Biases of tokens by their ids, the `logit_bias` of requests whose clients set none.
+    token_bias: dict[str, float] = {}
     #: The longest name of a function that the server takes; longer names are replaced (REQ-8).
     max_name_length: Annotated[int, Meta(ge=16)] = 64
 
