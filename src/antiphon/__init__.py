@@ -16,7 +16,7 @@ from importlib import import_module
 
 TYPE_CHECKING = False  # type checkers read it as true; importing it from `typing` would take longer than all the rest
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 __all__ = [
     "Agent",
