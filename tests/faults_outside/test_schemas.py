@@ -4,8 +4,9 @@ meanwhile."""
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,11 @@ from tests.hostile_schemas import (
 )
 
 from antiphon import testing
+from antiphon.dialects.common.narrowing import narrow_schema
+from antiphon.dialects.gemini.tools_out import OPENAPI_SUBSET, TOOL_SUBSET
+from antiphon.dialects.messages.schemas import ENFORCED_SUBSET
+from antiphon.errors import ApiError
+from antiphon.protocol.losses import Losses
 from antiphon.testing import ChatServer
 
 pytestmark = pytest.mark.timed
@@ -32,9 +38,11 @@ SOON = 0.1  # seconds that `/health` may take on an idle machine
 MEMORY = 50  # MiB allowed beyond the gateway's base
 DECODED = 0.5  # seconds that are allowed while a body of up to ten megabytes is decoded
 DECODED_MEMORY = 100  # and MiB
+NARROWED = 0.005  # seconds of the event loop that narrowing one schema may take
 NOWHERE = "http://127.0.0.1:1/v1"  # no server listens there: a request that could be translated is a 502
 #: An upstream of each dialect, with a profile that has to rewrite schemas where the dialect has one.
 PROFILES = {"chat": "ollama", "responses": "openai", "messages": "anthropic", "gemini": "google"}
+SUBSETS = {"TOOL_SUBSET": TOOL_SUBSET, "OPENAPI_SUBSET": OPENAPI_SUBSET, "ENFORCED_SUBSET": ENFORCED_SUBSET}
 SCHEMAS = {
     "450 references to 5,000 members": references_to(object_of(5000)),
     "450 references to 5,000 unknown keywords": references_to(unknown_keywords(5000)),
@@ -88,6 +96,17 @@ def test_output_schema_does_not_block_the_gateway(gateway: GatewayProcess, name:
     with measured(gateway):
         for _ in range(3):
             is_translated_or_refused(gateway, r"text\.format\.schema", text=output(SCHEMAS[name]))
+
+
+@pytest.mark.parametrize("subset", ["TOOL_SUBSET", "OPENAPI_SUBSET", "ENFORCED_SUBSET"])
+@pytest.mark.parametrize("name", list(SCHEMAS))
+def test_schema_is_narrowed_or_refused_quickly(name: str, subset: str) -> None:
+    began = time.thread_time()
+    with suppress(ApiError):
+        narrow_schema(SCHEMAS[name], SUBSETS[subset], "schema", Losses())
+    took = time.thread_time() - began
+    print(f"{name}, {subset}: {took * 1000:.1f} ms")
+    assert took < LOAD_FACTOR * NARROWED
 
 
 @pytest.mark.parametrize("choice", ["auto", "required"])

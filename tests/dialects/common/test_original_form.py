@@ -173,6 +173,15 @@ def test_message_with_a_cache_mark_keeps_its_form_without_it() -> None:
     assert sent({**body, "tools": tools})["tools"] == tools
 
 
+def test_cache_mark_whose_name_has_an_escape_is_left_out() -> None:
+    part = {"type": "text", "text": "Hi"}
+    body = {"model": "m", "messages": [{"role": "user", "content": [{**part, "cache_control": {"type": "ephemeral"}}]}]}
+    original = json.dumps(body).replace("cache_control", r"cache\u005fcontrol").encode()
+    translation, _ = chat.request_from_hub(chat.request_to_hub(original)[0], ChatWire())
+    merged = json.loads(keep_original_form(original, translation, chat.request_to_hub))
+    assert merged["messages"] == [{"role": "user", "content": [part]}]
+
+
 def test_form_that_a_profile_states_is_kept() -> None:
     """The neutral translation shows what the profile changed: here, the content of the first message."""
     text = [{"type": "text", "text": "Hi"}]

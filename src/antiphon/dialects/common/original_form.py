@@ -42,7 +42,7 @@ def keep_original_form(
     client_body, server_body = decode_json(original), decode_json(translation)
     if not isinstance(client_body, dict):
         return translation
-    if not any(name.encode() in translation for name in CACHE_MARKS):
+    if _may_have_cache_marks(original) and not any(name.encode() in translation for name in CACHE_MARKS):
         client_body = _without_cache_marks(client_body)
     if client_body == server_body:
         return msgspec.json.encode(client_body)  # in the client's order, as in every other turn (E-4)
@@ -70,6 +70,11 @@ def without_restored_losses(losses: Losses, original: bytes, sent: bytes) -> Los
         if value is ABSENT or value != _value_at(loss.path, server_body):
             remaining.add(loss.path, loss.what, loss.why)
     return remaining
+
+
+def _may_have_cache_marks(body: bytes) -> bool:
+    """Whether a body has the name of a cache mark, or an escape that may spell one."""
+    return b"\\u" in body or any(name.encode() in body for name in CACHE_MARKS)
 
 
 def _without_cache_marks(value: Json) -> Json:
