@@ -62,7 +62,7 @@ def test_limits_can_change_while_turns_are_open() -> None:
 
 def test_one_request_starts_in_each_step_and_owners_take_turns() -> None:
     async def run() -> list[str]:
-        starts, order = FairStarts(), list[str]()
+        starts, order = FairStarts(1), list[str]()
 
         async def start(name: str) -> None:
             await starts.wait(name[0])
@@ -77,7 +77,7 @@ def test_one_request_starts_in_each_step_and_owners_take_turns() -> None:
 
 def test_request_that_comes_later_waits_for_one_of_each_other_owner() -> None:
     async def run() -> int:
-        starts, started = FairStarts(), 0
+        starts, started = FairStarts(1), 0
 
         async def start(owner: str) -> int:
             nonlocal started
@@ -96,9 +96,26 @@ def test_request_that_comes_later_waits_for_one_of_each_other_owner() -> None:
     assert asyncio.run(run()) <= 3
 
 
+def test_few_requests_start_at_once_and_the_others_take_turns() -> None:
+    async def run() -> list[list[str]]:
+        starts, steps = FairStarts(3), list[list[str]]()
+
+        async def start(name: str) -> None:
+            await starts.wait(name[0])
+            steps[-1].append(name)
+
+        tasks = [asyncio.create_task(start(name)) for name in ("a0", "a1", "a2", "a3", "a4", "a5", "b0", "b1")]
+        while not all(task.done() for task in tasks):
+            steps.append([])
+            await asyncio.sleep(0)
+        return [step for step in steps if step]
+
+    assert asyncio.run(run()) == [["a0", "a1", "a2"], ["a3"], ["b0"], ["a4"], ["b1"], ["a5"]]
+
+
 def test_start_without_others_does_not_wait() -> None:
     async def run() -> None:
-        starts = FairStarts()
+        starts = FairStarts(1)
         for _ in range(3):
             coroutine = starts.wait("a")
             with pytest.raises(StopIteration):
@@ -110,7 +127,7 @@ def test_start_without_others_does_not_wait() -> None:
 
 def test_cancelled_start_gives_its_turn_to_the_next() -> None:
     async def run() -> None:
-        starts = FairStarts()
+        starts = FairStarts(1)
         await starts.wait("a")
         cancelled, other = asyncio.create_task(starts.wait("a")), asyncio.create_task(starts.wait("b"))
         await asyncio.sleep(0)
@@ -175,7 +192,7 @@ def starts_while_requests_arrive(in_each_step: int, steps: int) -> int:
     """The number of requests of one owner that start while so many arrive in each step."""
 
     async def run() -> int:
-        starts, started = FairStarts(), 0
+        starts, started = FairStarts(1), 0
 
         async def start() -> None:
             nonlocal started
@@ -205,7 +222,7 @@ def test_owner_with_many_requests_starts_after_a_bounded_number_of_steps() -> No
 
 def test_other_owner_starts_while_many_requests_of_one_arrive() -> None:
     async def run() -> int:
-        starts, started = FairStarts(), 0
+        starts, started = FairStarts(1), 0
 
         async def start(owner: str) -> None:
             nonlocal started

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -367,7 +368,7 @@ class WebSocketTurn:
                 self._trace,
                 keeps_history=True,
                 strict=requested_strictness(self._socket.scope),
-                session=agent_session(self._socket.scope),
+                find_session=partial(agent_session, self._socket.scope),
             )
         except InvalidMessage as fault:
             self._previous_id = fault.previous_id

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 
 from antiphon.api.request_options import agent_session, requested_strictness
@@ -38,7 +40,7 @@ async def show_route(services: Services, exchange: Exchange) -> None:
         None,
         keeps_history=False,
         strict=requested_strictness(exchange.scope),
-        session_header=agent_session(exchange.scope),
+        find_session=partial(agent_session, exchange.scope),
     )
     plan = await explain_route(services, TurnPreparer(services, body, host, log_entry, None, None))
     await exchange.respond(200, [JSON], msgspec.json.encode(plan))

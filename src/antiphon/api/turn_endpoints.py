@@ -42,29 +42,21 @@ from antiphon.store.interface import StoredTurn
 async def create_response(services: Services, exchange: Exchange) -> None:
     """`POST /v1/responses`: a turn in the dialect of the hub, streamed, whole or in the background."""
     with services.admission.admit(exchange.owner):
-        await _create_response(services, exchange)
-
-
-async def _create_response(services: Services, exchange: Exchange) -> None:
-    prepared_turn = await _prepare_turn(services, exchange)
-    if prepared_turn.queued_request is not None:
-        await enqueue_response(services, exchange, prepared_turn)
-        return
-    await deliver_turn(services, exchange, prepared_turn, lambda: _responses_stream_format(services, exchange))
+        prepared_turn = await _prepare_turn(services, exchange)
+        if prepared_turn.queued_request is not None:
+            await enqueue_response(services, exchange, prepared_turn)
+            return
+        await deliver_turn(services, exchange, prepared_turn, lambda: _responses_stream_format(services, exchange))
 
 
 async def create_dialect_turn(services: Services, exchange: Exchange) -> None:
     """A turn in another client dialect, streamed or whole: `POST /v1/chat/completions`, `/v1/messages`,
     `/v1beta/models/{model}:generateContent` and `:streamGenerateContent`, `/v1/vscode/chat`."""
-    with services.admission.admit(exchange.owner):
-        await _create_dialect_turn(services, exchange)
-
-
-async def _create_dialect_turn(services: Services, exchange: Exchange) -> None:
     dialect = exchange.dialect
     client_headers = partial(forwarded_headers, dialect, exchange.scope)
-    prepared_turn = await _prepare_turn(services, exchange, client_headers)
-    await deliver_turn(services, exchange, prepared_turn, lambda: stream_format_for(dialect, exchange.scope))
+    with services.admission.admit(exchange.owner):
+        prepared_turn = await _prepare_turn(services, exchange, client_headers)
+        await deliver_turn(services, exchange, prepared_turn, lambda: stream_format_for(dialect, exchange.scope))
 
 
 async def _prepare_turn(
@@ -82,7 +74,7 @@ async def _prepare_turn(
         exchange.trace,
         strict=strict,
         client_headers=client_headers,
-        session=agent_session(exchange.scope),
+        find_session=partial(agent_session, exchange.scope),
     )
     exchange.release_body()
     return prepared_turn

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Final
 
 from antiphon.errors import ApiError
@@ -25,9 +24,8 @@ class TurnAdmission:
         """Changes the limits. Turns that are open stay open."""
         self._max_turns, self._max_turns_per_key = max_turns, max_turns_per_key
 
-    @contextmanager
-    def admit(self, owner: str) -> Iterator[None]:
-        """Counts a turn until the end of the block, or refuses it at once."""
+    def admit(self, owner: str) -> OpenTurn:
+        """Counts a turn until the end of a `with` block, or refuses it at once."""
         owned = self._turns_of_owner.get(owner, 0)
         if self._max_turns_per_key is not None and owned >= self._max_turns_per_key:
             raise ApiError(
@@ -45,13 +43,29 @@ class TurnAdmission:
             )
         self.open_turns += 1
         self._turns_of_owner[owner] = owned + 1
-        try:
-            yield
-        finally:
-            self.open_turns -= 1
-            owned = self._turns_of_owner.pop(owner) - 1
-            if owned:
-                self._turns_of_owner[owner] = owned
+        return OpenTurn(self, owner)
+
+    def end_turn(self, owner: str) -> None:
+        self.open_turns -= 1
+        owned = self._turns_of_owner.pop(owner) - 1
+        if owned:
+            self._turns_of_owner[owner] = owned
+
+
+class OpenTurn:
+    """A turn that was admitted. It is counted until the end of its `with` block."""
+
+    __slots__ = ("_admission", "_owner")
+
+    def __init__(self, admission: TurnAdmission, owner: str) -> None:
+        self._admission = admission
+        self._owner = owner
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self._admission.end_turn(self._owner)
 
 
 class OwnerQueues:
@@ -97,25 +111,27 @@ class OwnerQueues:
 
 
 class FairStarts:
-    """Starts the computation of at most one request in each step of the event loop, so that new requests are read in
-    between and wait only for one of each other owner. Nothing is done after the computation.
+    """Starts the computation of a few requests at once, then of at most one in each step of the event loop, so that new
+    requests are read in between and wait only for one of each other owner. Nothing is done after the computation.
 
     While requests arrive, an owner with many that wait starts none, for a bounded number of steps: connections are
     accepted in the order of arrival, and requests of other owners may be behind them."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_starts: int) -> None:
         self._queues = OwnerQueues(lambda: None)  # the next step has its own turn
-        self._is_step_taken = False
+        self._max_starts = max_starts
+        self._free_starts = max_starts  # until the next step
         self._has_arrivals = False  # a request began to wait in this step
         self._deferred_steps = 0
 
     async def wait(self, owner: str) -> None:
-        """Waits until this request may compute. Does not wait if no other has started in this step."""
-        if self._is_step_taken:
+        """Waits until this request may compute. Does not wait if fewer than `max_starts` others have just started."""
+        if not self._free_starts:
             self._has_arrivals = True
             await self._queues.wait(owner)
-        else:
-            self._is_step_taken = True
+            return
+        self._free_starts -= 1
+        if not self._free_starts:  # not before: for a single request, the loop needs no further step
             asyncio.get_running_loop().call_soon(self._start_next)
 
     def _start_next(self) -> None:
@@ -123,9 +139,10 @@ class FairStarts:
         self._has_arrivals = False
         self._deferred_steps = self._deferred_steps + 1 if defers else 0
         has_started = self._queues.wake_next(MANY_WAITING if defers else None)
-        self._is_step_taken = has_started or self._queues.has_waiting
-        if self._is_step_taken:
+        if has_started or self._queues.has_waiting:
             asyncio.get_running_loop().call_soon(self._start_next)
+        else:
+            self._free_starts = self._max_starts
 
 
 class FairSlots:
@@ -149,3 +166,4 @@ class FairSlots:
 RETRY_AFTER: Final = 1.0  # seconds
 MANY_WAITING: Final = 8  # requests of one owner that wait
 MAX_DEFERRED_STEPS: Final = 200  # steps in a row in which no request of such an owner starts
+MAX_STARTS: Final = 8  # requests that start to be read and prepared at once

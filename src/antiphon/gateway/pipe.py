@@ -179,7 +179,14 @@ class Pipe:
         out: list[bytes] = []
         size = 0
         for number, event in enumerate(events):
-            self._write_one(event, out)
+            if type(event) is bytes:
+                out.append(event)
+            elif type(event) is not TextRun:
+                self._write_all((cast(StreamEvent, event),), out)
+            elif self._text_run is not None and self._policy.passes_plain_deltas:  # nearly all of them
+                out.append(self._deliver(event, self._text_run(event)))
+            else:
+                self._write_all(event.events(), out)
             size += len(out[-1]) if out else 0
             if size > MAX_OUTPUT_BYTES:
                 # A large piece is not joined with others, which would copy it.
@@ -189,16 +196,6 @@ class Pipe:
         if self._relay is not None and not self._backlog:
             out.append(self._relay.flush())
         return self.join(out)
-
-    def _write_one(self, event: StreamEvent | TextRun | bytes, out: list[bytes]) -> None:
-        if type(event) is bytes:
-            out.append(event)
-        elif type(event) is not TextRun:
-            self._write_all((cast(StreamEvent, event),), out)
-        elif self._text_run is not None and self._policy.passes_plain_deltas:  # nearly all of them
-            out.append(self._deliver(event, self._text_run(event)))
-        else:
-            self._write_all(event.events(), out)
 
     def _look_for_content(self, events: Iterable[StreamEvent | TextRun]) -> None:
         first_content = next(filter(is_content, events), None)
@@ -252,8 +249,9 @@ class Pipe:
 
     def join(self, pieces: Sequence[bytes]) -> bytes:
         """Joins pieces of the client's stream."""
-        pieces = [piece for piece in pieces if piece]
-        return pieces[0] if len(pieces) == 1 else self._separator.join(pieces)
+        if len(pieces) == 1:
+            return pieces[0]
+        return self._separator.join(filter(None, pieces)) if self._separator else b"".join(pieces)
 
     def _insert_losses(self, number: int, out: list[bytes]) -> None:
         """F-4: the losses as an event before the end, for clients that opted in. It has a sequence number like any

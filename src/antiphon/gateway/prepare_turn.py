@@ -101,11 +101,11 @@ async def prepare_turn(
     keeps_history: bool = False,
     strict: bool | None = None,
     client_headers: ClientHeaders | None = None,
-    session: str | None = None,
+    find_session: Callable[[], str | None] | None = None,
 ) -> PreparedTurn:
     """Prepares the turn of a body. With `keeps_history` the turn is recorded although it is not stored. `strict`
     refuses lossy translation; None means the upstream's setting. `client_headers` gives the headers of the client that
-    an upstream gets; `session` is the session of the client's agent."""
+    an upstream gets; `find_session` finds the session of the client's agent."""
     host = GatewayHost(
         services,
         history_source_for,
@@ -113,7 +113,7 @@ async def prepare_turn(
         trace,
         keeps_history=keeps_history,
         strict=strict,
-        session_header=session,
+        find_session=find_session,
     )
     preparer = TurnPreparer(services, body, host, log_entry, trace, client_headers)
     turn, data = await preparer.prepare_first()
@@ -237,12 +237,12 @@ class GatewayHost:
         *,
         keeps_history: bool,
         strict: bool | None,
-        session_header: str | None = None,
+        find_session: Callable[[], str | None] | None = None,
     ) -> None:
         self.wish_losses: list[Loss] = []  # what the client says about routing that is not offered
         self._wishes: RoutingWishes | None = None  # what the client says about routing
         self.examined_target: Target | None = None  # whose translation is only counted
-        self._session_header = session_header
+        self._find_session = find_session
         self.attempts: TurnAttempts | None = None  # set by `direct`, with the next six
         self.route: ModelRoute
         self.session: Session | None = None  # None: the model has one target
@@ -314,9 +314,8 @@ class GatewayHost:
         facts = self.facts = outline.facts
         first: RouteTarget | None = None
         if facts is not None:
-            session = make_session(
-                self.archive.owner, route.name, outline.previous_response_id, facts, self._session_header
-            )
+            agent_session = None if self._find_session is None else self._find_session()
+            session = make_session(self.archive.owner, route.name, outline.previous_response_id, facts, agent_session)
             if self._wishes is None or not self._wishes.order:
                 first = router.find_sticky(route, session) or await self._find_stored_target(session)
             self.session, self.first_target = session, first

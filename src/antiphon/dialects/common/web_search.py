@@ -19,7 +19,7 @@ from antiphon.dialects.common.placeholders import type_of
 from antiphon.protocol import codec
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
-from antiphon.protocol.tools import ToolList, ToolParam, UnknownToolChoice
+from antiphon.protocol.tools import CustomTool, FunctionToolParam, ToolList, ToolParam, UnknownToolChoice
 
 
 class WebSearch(Struct, frozen=True):
@@ -51,6 +51,8 @@ class ServerSearch(Struct, frozen=True):
 
 def use_server_search(request: Request, search: ServerSearch, models: Sequence[str], losses: Losses) -> Request:
     """Replace a web search of another API by that of the server, if the model has one."""
+    if FUNCTION_TYPES.issuperset(map(type, request.tools or ())) and CHAT_OPTIONS not in (request.extra or ()):
+        return request  # it offers no search
     if not matches_any(request.model or "", models) or not search.can_join(request.tools or ()):
         return request
     options = (request.extra or {}).get(CHAT_OPTIONS)
@@ -141,6 +143,7 @@ def _flat_location(location: Any) -> Any:
             return location
 
 
+FUNCTION_TYPES: Final = frozenset({FunctionToolParam, CustomTool})
 #: The field of chat clients, as the hub keeps it. As a type of tool: the search of chat servers.
 CHAT_OPTIONS: Final = "chat:web_search_options"
 #: The name of the tool in the Messages API, which calls and choices use.
