@@ -258,9 +258,10 @@ class TargetState:
 
     def _count(self, is_failure: bool, now: float) -> None:
         number = int(now / self.config.window * BUCKETS)
-        for old in [old for old in self._buckets if old <= number - BUCKETS]:
-            del self._buckets[old]
-        bucket = self._buckets.setdefault(number, [0, 0])
+        bucket = self._buckets.get(number)
+        if bucket is None:
+            self._buckets = {old: counts for old, counts in self._buckets.items() if old > number - BUCKETS}
+            bucket = self._buckets[number] = [0, 0]
         bucket[0] += 1
         bucket[1] += is_failure
         if is_failure and self._rests_until is None:

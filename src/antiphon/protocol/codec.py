@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, lru_cache
+from operator import attrgetter
 from typing import Any, Final, Literal, NamedTuple, TypeVar, overload
 
 import msgspec
@@ -200,8 +201,8 @@ class _CreateMessage(_RawToolsRequest, frozen=True, kw_only=True):
 
 
 def _request_with_tools(raw_request: _RawToolsRequest) -> Request:
-    fields = {name: value for name in _REQUEST_FIELDS if (value := getattr(raw_request, name)) is not UNSET}
-    return Request(**fields | _tools_argument(raw_request.tools))
+    fields = dict(zip(_REQUEST_FIELDS, _read_fields(raw_request), strict=True))
+    return Request(**fields, **_tools_argument(raw_request.tools))
 
 
 class _Field(NamedTuple):
@@ -267,6 +268,7 @@ def _decoder_for(type: Any) -> LenientDecoder:
 
 _REQUEST_DECODER: Final = lenient_decoder(Request)
 _REQUEST_FIELDS: Final = tuple(name for name in Request.__struct_fields__ if name != "tools")
+_read_fields: Final[Callable[[Request], tuple[Any, ...]]] = attrgetter(*_REQUEST_FIELDS)
 _TYPES_WITH_TOOLS: Final = (Request, Response)
 _decode_raw_tools_request: Final = msgspec.json.Decoder(_RawToolsRequest).decode
 _decode_create_message: Final = msgspec.json.Decoder(_CreateMessage).decode

@@ -102,7 +102,7 @@ def tool_choice_from_hub(
 def search_options(request: Request) -> Raw | None:
     """The `web_search_options` of a web search that a client of another API offers."""
     for tool in request.tools or ():
-        if isinstance(tool, UnknownTool) and tool.kind == CHAT_OPTIONS:
+        if type(tool) is UnknownTool and tool.kind == CHAT_OPTIONS:
             return tool.raw_members().get(SEARCH_OPTIONS, Raw(b"{}"))
     return None
 

@@ -82,8 +82,10 @@ def report_unsupported_fields(
 def refuse_several_answers(request: Request, own_field: str = "") -> None:
     """Refuse a request for several answers, which only servers of the client's dialect can send: `own_field` is the
     field of the server's dialect."""
+    if not request.extra:
+        return
     for field, path in FIELDS_FOR_SEVERAL_ANSWERS.items():
-        if field != own_field and (raw := (request.extra or {}).get(field)) is not None:
+        if field != own_field and (raw := request.extra.get(field)) is not None:
             raise UnsupportedParameter(
                 f"{path}: expected 1, got {bytes(raw).decode()}: a response has one answer", param=path
             )

@@ -214,12 +214,11 @@ def unseal_response(response: Response) -> Response:
 
 def unseal_event(event: StreamEvent) -> StreamEvent:
     """The event with its items as the server sent them."""
-    kind = type(event)
-    if kind in RESPONSE_EVENTS:
+    if type(event) in RESPONSE_EVENTS:
         assert isinstance(event, ResponseEvent)
         response = unseal_response(event.response)
         return event if response is event.response else replace(event, response=response)
-    if isinstance(event, ItemAdded | ItemDone) and event.item is not None:
+    if (type(event) is ItemAdded or type(event) is ItemDone) and event.item is not None:
         item = unseal_item(event.item)
         return event if item is event.item else replace(event, item=item)
     return event

@@ -339,7 +339,7 @@ class TurnAttempts:
             if target is None:
                 return None
             self._tried_keys = set()
-            key = target.target.upstream.key_ring.take(now, self._excluded_keys(target))
+            key = target.target.upstream.key_ring.take(now, self._dead_keys.get(target, ()))
             failure = self._failures.get(target)
             delay = 0.0 if failure is None else max(0.0, failure.not_before - now)
             if key is not None and now + delay <= self._deadline:

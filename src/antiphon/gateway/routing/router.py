@@ -54,7 +54,9 @@ class Router:
 
     def has_choice(self, model: str | None) -> bool:
         """Whether a model has several targets."""
-        route = None if model is None else self.find_served(model)
+        if model is None:
+            return False
+        route = self._by_name.get(model) or self.find_served(model)
         return route is not None and not route.is_lone  # routing raises the error of a model that is not served
 
     def find_served(self, model: str) -> ModelRoute | None:
