@@ -37,6 +37,8 @@ def applied(wishes: RoutingWishes, *others: ModelRoute) -> tuple[ModelRoute, lis
     [
         b"[1]",
         b"{",
+        b'["models"]',
+        b'{"models": [',
         b'{"model": "m"}',
         b'{"provider": "x"}',
         b'{"models": {}}',
