@@ -60,11 +60,15 @@ def test_route_table_lists_every_path_and_which_are_public() -> None:
         "/metrics": (["GET"], False),
         "/v1/responses/input_tokens": (["POST"], False),
         "/v1/conversations": (["POST"], False),
+        "/v1/embeddings": (["POST"], False),
+        "/v1/completions": (["POST"], False),
         "/v1/chat/completions": (["POST"], False),
         "/v1/messages": (["POST"], False),
         "/v1/messages/count_tokens": (["POST"], False),
         "/api/chat": (["POST"], False),
         "/api/generate": (["POST"], False),
+        "/api/embed": (["POST"], False),
+        "/api/embeddings": (["POST"], False),
         "/api/show": (["POST"], False),
         "/api/tags": (["GET"], False),
         "/api/version": (["GET"], False),
@@ -82,6 +86,8 @@ def test_route_table_lists_every_path_and_which_are_public() -> None:
             ":generateContent": "POST",
             ":streamGenerateContent": "POST",
             ":countTokens": "POST",
+            ":embedContent": "POST",
+            ":batchEmbedContents": "POST",
         }.items()
     }
     assert {path: (sorted(route.operations), route.is_public) for path, route in RESOURCE_ROUTES.items()} == {

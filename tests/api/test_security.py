@@ -343,7 +343,13 @@ def named(path: str) -> str:
 
 
 def asked_at(path: str) -> bytes:
-    """A turn in the form of the API that the path belongs to."""
+    """A turn in the form of the API that the path belongs to, or another request that it takes."""
+    if path.endswith(("/completions", "/embed", "/embeddings", ":embedContent", ":batchEmbedContents")) and (
+        "chat" not in path
+    ):
+        content = {"parts": [{"text": "Hi"}]}
+        more = {"content": content, "requests": [{"content": content}]} if "/models/" in path else {"input": "Hi"}
+        return msgspec.json.encode({"model": "mock-1", "prompt": "Hi", **more})
     if dialect_at_path(path).name == "vscode":
         return msgspec.json.encode(
             {"model": "mock-1", "messages": [{"role": 1, "content": "Say hello."}], "stream": False}

@@ -237,10 +237,10 @@ class BackgroundJob:
         # With stored events, the events set the status.
         initial_response = replace(queued, status=ResponseStatus.IN_PROGRESS) if self._work.next_event > 0 else queued
         reader = responses.EventsToHub(Request(), initial_response, self._services.stamps)
-        stored_count, events = await self._read_stored_events(reader)
+        stored_count, events = await self._complete_stored_events(reader, error)
         lines = EventLineWriter(queued, is_cancelled=error.code == CANCELLED)
         self._event_log.next_number = stored_count
-        for event in [*events, *reader.finish(error)]:
+        for event in events:
             lines.feed(event)
         self._event_log.add(lines.take_lines())
         response = lines.response
@@ -258,18 +258,22 @@ class BackgroundJob:
             call_ids=[],
         )
 
-    async def _read_stored_events(self, reader: responses.EventsToHub) -> tuple[int, list[StreamEvent]]:
-        """Feeds the stored events to a reader. Returns their number, and the events of the reader that follow them."""
+    async def _complete_stored_events(
+        self, reader: responses.EventsToHub, error: ApiError
+    ) -> tuple[int, list[StreamEvent]]:
+        """Feeds the stored events to a reader and ends it. Returns their number, and the events that follow them. The
+        reader may return an event later than the line that it belongs to."""
         stored_events = StoredEventReader(self._store, self._work.owner, self._work.id)
-        stored_count, event_count, has_more = 0, 0, True
+        stored_count, earlier_count, has_more = 0, 0, True  # `earlier_count`: events of the pages before the last
         events: list[StreamEvent] = []
         while has_more:
             page = await stored_events.read_after(stored_count - 1)
             lines, has_more = ([], False) if page is None else (page.lines, page.has_more)
+            earlier_count += len(events)
             events = [event for line in lines for event in reader.feed(sse.Frame("", line))]
             stored_count += len(lines)
-            event_count += len(events)
-        return stored_count, events[len(events) - (event_count - stored_count) :]
+        events += reader.finish(error)
+        return stored_count, events[max(0, stored_count - earlier_count) :]
 
 
 class JobRecorder:

@@ -219,7 +219,8 @@ class StreamedTurn:
     def _release(self, data: bytes) -> bool:
         """Decides whether what was held back can be written."""
         if self._pipe.is_refusal and self._attempts.handles_refusals:
-            self._failure = model_refusal()
+            # It is read to its end, which has what the server billed.
+            self._failure = model_refusal() if len(data) > MAX_HELD_BYTES else None
             return False
         if self._pipe.error is not None or (not self._pipe.has_content and len(data) <= MAX_HELD_BYTES):
             return False
