@@ -43,6 +43,19 @@ class PseudoTerminal:
             self._text += os.read(self._terminal, 4096).decode(errors="replace")
         self._text = self._text.partition(text)[2]
 
+    def press_until(self, keys: bytes, text: str) -> None:
+        """Presses keys until a text appears, once every ten seconds: an interrupt that arrives while Python finalizes an
+        object is ignored, and a person would press again."""
+        for _ in range(6):
+            self.write(keys)
+            deadline = time.monotonic() + 10.0
+            while text not in self._text and time.monotonic() < deadline:
+                if select.select([self._terminal], [], [], 0.1)[0]:
+                    self._text += os.read(self._terminal, 4096).decode(errors="replace")
+            if text in self._text:
+                break
+        self.wait_for(text)
+
     def wait(self) -> int:
         return self._process.wait(LIMIT)
 
