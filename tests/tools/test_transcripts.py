@@ -34,8 +34,8 @@ def test_every_scene_is_tested() -> None:
 
 
 def test_clean_screen_removes_prompt_padding_and_folders() -> None:
-    screen = "$ ls /work/x/a   \n/work/x/a\n$ \n\n\n"
-    assert clean_screen(screen, "/work/x") == "$ ls /home/you/a\n/home/you/a\n"
+    screen = "$ ls /srv/x/a   \n/srv/x/a\n$ \n\n\n"
+    assert clean_screen(screen, "/srv/x") == "$ ls /home/you/a\n/home/you/a\n"
 
 
 def test_clean_screen_counts_installed_packages() -> None:
