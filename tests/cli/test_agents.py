@@ -16,10 +16,30 @@ from antiphon.cli.exits import InvalidUsage
 ENDPOINT = Endpoint("http://127.0.0.1:8080", "mock-1", "sk-own")
 OPEN = Endpoint("http://127.0.0.1:8080", "mock-1")
 FOLDER = Path("/run/agent")
+HOME = Path("/home/ada")
 
 
 def _edited(agent: str, texts: Mapping[str, str], endpoint: Endpoint = ENDPOINT) -> dict[str, str]:
-    return {change.path: change.edit(texts.get(change.path, "")) for change in AGENTS[agent].changes(endpoint)}
+    """The new texts of the files, by their paths from the home folder."""
+    changes = AGENTS[agent].changes(endpoint, {"HOME": str(HOME)})
+    paths = [str(change.path.relative_to(HOME)) for change in changes]
+    return {path: change.edit(texts.get(path, "")) for path, change in zip(paths, changes, strict=True)}
+
+
+@pytest.mark.parametrize(
+    ("agent", "variable", "path"),
+    [
+        ("claude", "CLAUDE_CONFIG_DIR", "/x/settings.json"),
+        ("codex", "CODEX_HOME", "/x/antiphon.config.toml"),
+        ("opencode", "XDG_CONFIG_HOME", "/x/opencode/opencode.json"),
+        ("gemini", "GEMINI_CLI_HOME", "/x/.gemini/settings.json"),
+        ("llm", "XDG_CONFIG_HOME", "/x/io.datasette.llm/extra-openai-models.yaml"),
+        ("llm", "LLM_USER_PATH", "/x/extra-openai-models.yaml"),
+    ],
+)
+def test_change_is_in_the_folder_that_the_agent_reads(agent: str, variable: str, path: str) -> None:
+    changes = AGENTS[agent].changes(ENDPOINT, {"HOME": str(HOME), variable: "/x"})
+    assert str(changes[0].path) == path
 
 
 def _json(texts: Mapping[str, str], path: str) -> dict[str, Any]:
@@ -58,7 +78,21 @@ def test_claude_change_keeps_other_settings() -> None:
 
 def test_codex_change_is_a_profile_of_its_own() -> None:
     assert list(_edited("codex", {})) == [".codex/antiphon.config.toml"]
-    assert AGENTS["codex"].hint(ENDPOINT) == "codex -p antiphon"
+    assert AGENTS["codex"].hint(OPEN) == "codex -p antiphon"
+    assert AGENTS["codex"].hint(ENDPOINT) == "codex -p antiphon (it reads the key from ANTIPHON_API_KEY)"
+
+
+def test_codex_change_names_a_key_only_if_the_gateway_has_keys() -> None:
+    """Codex does not start if the variable is missing."""
+    path = ".codex/antiphon.config.toml"
+    assert 'env_key = "ANTIPHON_API_KEY"' in _edited("codex", {})[path]
+    assert "env_key" not in _edited("codex", {}, OPEN)[path]
+
+
+def test_message_about_a_line_does_not_show_a_key() -> None:
+    with pytest.raises(InvalidUsage) as error:
+        _edited("aider", {".aider.conf.yml": "openai-api-key: sk-secret\n"})
+    assert "sk-secret" not in str(error.value)
 
 
 def test_opencode_change_adds_a_provider() -> None:
@@ -66,6 +100,7 @@ def test_opencode_change_adds_a_provider() -> None:
     config = _json(_edited("opencode", {path: '{"provider": {"other": {}}}'}), path)
     assert set(config["provider"]) == {"other", "antiphon"}
     assert config["model"] == "antiphon/mock-1"
+    assert config["$schema"] == "https://opencode.ai/config.json", "opencode would change the file"
 
 
 def test_gemini_change_appends_to_the_environment_file() -> None:
@@ -79,7 +114,7 @@ def test_gemini_change_appends_to_the_environment_file() -> None:
 
 
 def test_aider_change_refuses_a_file_that_names_a_model() -> None:
-    with pytest.raises(InvalidUsage, match="has the line 'model: x' already: change it by hand"):
+    with pytest.raises(InvalidUsage, match="has a line 'model:' already: change it by hand"):
         _edited("aider", {".aider.conf.yml": "model: x\n"})
     assert _edited("aider", {})[".aider.conf.yml"].startswith("model: openai/mock-1\n")
 

@@ -86,7 +86,54 @@ def test_setup_without_a_terminal_needs_yes(home: Home, monkeypatch: pytest.Monk
 def test_setup_twice_says_so(home: Home) -> None:
     home.run("codex", "--yes", "-m", "mock-1")
     code, output = home.run("codex", "--yes", "-m", "mock-1")
-    assert (code, output) == (0, "codex is set up already; start it with: codex -p antiphon\n")
+    assert (code, output) == (
+        0,
+        "codex is set up already; start it with: codex -p antiphon (it reads the key from ANTIPHON_API_KEY)\n",
+    )
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex", "opencode", "gemini", "aider", "llm"])
+def test_setup_can_be_repeated_with_another_model(home: Home, agent: str) -> None:
+    home.run(agent, "--yes", "-m", "mock-1")
+    code, output = home.run(agent, "--yes", "-m", "mock-1")
+    assert (code, "is set up already" in output) == (0, True)
+    assert home.run(agent, "--yes", "-m", "other")[0] == 0
+    texts = [file.read_text() for file in home.folder.rglob("*") if file.is_file() and ".local" not in file.parts]
+    assert "other" in "".join(texts)
+    assert "mock-1" not in "".join(texts)
+    home.run(agent, "--undo")
+    assert [file for file in home.folder.rglob("*") if file.is_file()] == []
+
+
+def test_undo_restores_line_ends_and_comments(home: Home) -> None:
+    home.settings.parent.mkdir()
+    before = b'{\r\n\t// mine\r\n\t"theme": "dark",\r\n}'
+    home.settings.write_bytes(before)
+    output = home.run("claude", "--yes", "-m", "mock-1")[1]
+    assert b'\r\n\t// mine\r\n\t"theme": "dark",\r\n' in home.settings.read_bytes()
+    assert "// mine" in output
+    home.run("claude", "--undo")
+    assert home.settings.read_bytes() == before
+
+
+def test_setup_that_cannot_write_one_file_changes_none(home: Home) -> None:
+    """The second of two files is a link to nowhere that can be written."""
+    folder = home.folder / ".gemini"
+    folder.mkdir()
+    (folder / "settings.json").write_text("{}")
+    (folder / ".env").symlink_to("/proc/version/x")
+    with pytest.raises(CommandFailed, match=r"cannot (read|write) .*\.env"):
+        home.run("gemini", "--yes")
+    assert (folder / "settings.json").read_text() == "{}"
+
+
+def test_setup_changes_the_file_that_has_priority(home: Home) -> None:
+    folder = home.folder / ".config" / "opencode"
+    folder.mkdir(parents=True)
+    (folder / "opencode.jsonc").write_text("{\n  // mine\n}\n")
+    home.run("opencode", "--yes", "-m", "mock-1")
+    assert '"model": "antiphon/mock-1"' in (folder / "opencode.jsonc").read_text()
+    assert not (folder / "opencode.json").exists()
 
 
 def test_undo_restores_the_state_before_the_first_of_two_changes(home: Home) -> None:

@@ -14,9 +14,12 @@ from typing import Any, Final
 from msgspec import Struct
 
 from antiphon.cli.exits import InvalidUsage
+from antiphon.cli.json_edit import set_members
 
 NO_KEY: Final = "none"  # agents refuse to start without a key; a gateway without keys ignores it
 PROVIDER: Final = "antiphon"
+# opencode writes this line into a file that lacks it, and `setup --undo` would then refuse a changed file.
+OPENCODE_SCHEMA: Final = "https://opencode.ai/config.json"
 
 
 class Endpoint(Struct, frozen=True):
@@ -36,10 +39,11 @@ class Launch(Struct, frozen=True):
 
 
 class FileChange(Struct, frozen=True):
-    """A file of the user, by its path from the home folder, and the function from its text to the new one."""
+    """A file of the user, and the edit of its text. If `other_path` exists, that file is changed instead."""
 
-    path: str
+    path: Path
     edit: Callable[[str], str]
+    other_path: Path | None = None
 
 
 class Agent(Struct, frozen=True):
@@ -48,7 +52,7 @@ class Agent(Struct, frozen=True):
     program: str
     install: str
     launch: Callable[[Endpoint, Path], Launch]
-    changes: Callable[[Endpoint], list[FileChange]]
+    changes: Callable[[Endpoint, Mapping[str, str]], list[FileChange]]
     hint: Callable[[Endpoint], str]
 
 
@@ -73,9 +77,10 @@ def _claude_variables(endpoint: Endpoint) -> dict[str, str]:
     }
 
 
-def _change_claude(endpoint: Endpoint) -> list[FileChange]:
+def _change_claude(endpoint: Endpoint, environ: Mapping[str, str]) -> list[FileChange]:
     members = {"env": _claude_variables(endpoint), "model": endpoint.model}
-    return [FileChange(".claude/settings.json", _merge_json(members))]
+    folder = _folder(environ, "CLAUDE_CONFIG_DIR", ".claude")
+    return [FileChange(folder / "settings.json", _json_edit(members))]
 
 
 # Codex
@@ -88,6 +93,8 @@ def _launch_codex(endpoint: Endpoint, folder: Path) -> Launch:
 
 
 def _codex_config(endpoint: Endpoint) -> str:
+    # Codex does not start if the variable is missing.
+    key_name = "" if endpoint.key == NO_KEY else 'env_key = "ANTIPHON_API_KEY"\n'
     return f"""model = {json.dumps(endpoint.model)}
 model_provider = "{PROVIDER}"
 
@@ -95,12 +102,17 @@ model_provider = "{PROVIDER}"
 name = "Antiphon"
 base_url = {json.dumps(endpoint.url + "/v1")}
 wire_api = "responses"
-env_key = "ANTIPHON_API_KEY"
-"""
+{key_name}"""
 
 
-def _change_codex(endpoint: Endpoint) -> list[FileChange]:
-    return [FileChange(f".codex/{PROVIDER}.config.toml", lambda _: _codex_config(endpoint))]
+def _codex_hint(endpoint: Endpoint) -> str:
+    command = f"codex -p {PROVIDER}"
+    return command if endpoint.key == NO_KEY else f"{command} (it reads the key from ANTIPHON_API_KEY)"
+
+
+def _change_codex(endpoint: Endpoint, environ: Mapping[str, str]) -> list[FileChange]:
+    folder = _folder(environ, "CODEX_HOME", ".codex")
+    return [FileChange(folder / f"{PROVIDER}.config.toml", lambda _: _codex_config(endpoint))]
 
 
 # opencode
@@ -120,11 +132,14 @@ def _opencode_config(endpoint: Endpoint) -> dict[str, Any]:
         "models": {endpoint.model: {}},
     }
     model = f"{PROVIDER}/{endpoint.model}"
-    return {"provider": {PROVIDER: provider}, "model": model, "small_model": model}
+    settings = {"provider": {PROVIDER: provider}, "model": model, "small_model": model}
+    return {"$schema": OPENCODE_SCHEMA, **settings}
 
 
-def _change_opencode(endpoint: Endpoint) -> list[FileChange]:
-    return [FileChange(".config/opencode/opencode.json", _merge_json(_opencode_config(endpoint)))]
+def _change_opencode(endpoint: Endpoint, environ: Mapping[str, str]) -> list[FileChange]:
+    folder = _folder(environ, "XDG_CONFIG_HOME", ".config") / "opencode"
+    # Settings in opencode.jsonc have priority.
+    return [FileChange(folder / "opencode.json", _json_edit(_opencode_config(endpoint)), folder / "opencode.jsonc")]
 
 
 # Gemini CLI
@@ -139,12 +154,13 @@ def _gemini_variables(endpoint: Endpoint) -> dict[str, str]:
     return {"GOOGLE_GEMINI_BASE_URL": endpoint.url, "GEMINI_API_KEY": endpoint.key}
 
 
-def _change_gemini(endpoint: Endpoint) -> list[FileChange]:
+def _change_gemini(endpoint: Endpoint, environ: Mapping[str, str]) -> list[FileChange]:
+    folder = _folder(environ, "GEMINI_CLI_HOME", "") / ".gemini"
     variables = {**_gemini_variables(endpoint), "GEMINI_MODEL": endpoint.model}
     lines = "".join(f"{name}={value}\n" for name, value in variables.items())
     return [
-        FileChange(".gemini/settings.json", _merge_json(GEMINI_SETTINGS)),
-        FileChange(".gemini/.env", _append(lines, tuple(f"{name}=" for name in variables))),
+        FileChange(folder / "settings.json", _json_edit(GEMINI_SETTINGS)),
+        FileChange(folder / ".env", _append(lines, tuple(f"{name}=" for name in variables))),
     ]
 
 
@@ -157,12 +173,13 @@ def _launch_aider(endpoint: Endpoint, folder: Path) -> Launch:
     return Launch(variables, ("--model", f"openai/{endpoint.model}", "--no-show-model-warnings"))
 
 
-def _change_aider(endpoint: Endpoint) -> list[FileChange]:
+def _change_aider(endpoint: Endpoint, environ: Mapping[str, str]) -> list[FileChange]:
     lines = (
         f"model: openai/{endpoint.model}\nopenai-api-base: {endpoint.url}/v1\nopenai-api-key: {endpoint.key}\n"
         "show-model-warnings: false\n"
     )
-    return [FileChange(".aider.conf.yml", _append(lines, ("model:", "openai-api-base:", "openai-api-key:")))]
+    file = _folder(environ, None, "") / ".aider.conf.yml"
+    return [FileChange(file, _append(lines, ("model:", "openai-api-base:", "openai-api-key:")))]
 
 
 # llm
@@ -187,9 +204,11 @@ def _llm_models(endpoint: Endpoint) -> str:
     )
 
 
-def _change_llm(endpoint: Endpoint) -> list[FileChange]:
+def _change_llm(endpoint: Endpoint, environ: Mapping[str, str]) -> list[FileChange]:
     own = f"- model_id: {json.dumps(endpoint.model)}"
-    return [FileChange(".config/io.datasette.llm/extra-openai-models.yaml", _append(_llm_models(endpoint), (own,)))]
+    default = _folder(environ, "XDG_CONFIG_HOME", ".config") / "io.datasette.llm"
+    folder = _folder(environ, "LLM_USER_PATH", str(default))
+    return [FileChange(folder / "extra-openai-models.yaml", _append(_llm_models(endpoint), (own,)))]
 
 
 def _llm_hint(endpoint: Endpoint) -> str:
@@ -200,28 +219,15 @@ def _llm_hint(endpoint: Endpoint) -> str:
 # Edits of files
 
 
-def _merge_json(members: Mapping[str, Any]) -> Callable[[str], str]:
+def _folder(environ: Mapping[str, str], variable: str | None, default: str) -> Path:
+    """The folder that a variable of the agent names, or the default one in the home folder."""
+    named = environ.get(variable) if variable else None
+    return Path(named) if named else Path(environ.get("HOME") or Path.home(), default)
+
+
+def _json_edit(members: Mapping[str, Any]) -> Callable[[str], str]:
     """Return an edit that sets members of a JSON object, and of the objects in it."""
-
-    def edit(text: str) -> str:
-        try:
-            value = json.loads(text) if text.strip() else {}
-        except ValueError as error:
-            raise InvalidUsage(f"the file is not JSON ({error}); repair it, or add the settings by hand") from None
-        if not isinstance(value, dict):
-            raise InvalidUsage("the file is not a JSON object; repair it, or add the settings by hand")
-        return json.dumps(_merge(value, members), indent=2, ensure_ascii=False) + "\n"
-
-    return edit
-
-
-def _merge(value: dict[str, Any], members: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(value)
-    for name, member in members.items():
-        old = merged.get(name)
-        is_object = isinstance(old, dict) and isinstance(member, dict)
-        merged[name] = _merge(old, member) if is_object and isinstance(old, dict) else member
-    return merged
+    return lambda text: set_members(text, members)
 
 
 def _append(lines: str, starts: tuple[str, ...]) -> Callable[[str], str]:
@@ -229,9 +235,12 @@ def _append(lines: str, starts: tuple[str, ...]) -> Callable[[str], str]:
 
     def edit(text: str) -> str:
         for line in text.splitlines():
-            if line.startswith(starts):
-                raise InvalidUsage(f"the file has the line {line.partition('=')[0]!r} already: change it by hand")
-        return f"{text}{'' if not text or text.endswith(chr(10)) else chr(10)}{lines}"
+            for start in starts:
+                if line.startswith(start):  # the rest of the line may be a key
+                    raise InvalidUsage(f"the file has a line {start!r} already: change it by hand")
+        newline = "\r\n" if "\r\n" in text else "\n"
+        separator = "" if not text or text.endswith("\n") else newline
+        return f"{text}{separator}{lines.replace(chr(10), newline)}"
 
     return edit
 
@@ -241,9 +250,7 @@ AGENTS: Final = {
     "claude": Agent(
         "claude", "npm install -g @anthropic-ai/claude-code", _launch_claude, _change_claude, lambda _: "claude"
     ),
-    "codex": Agent(
-        "codex", "npm install -g @openai/codex", _launch_codex, _change_codex, lambda _: f"codex -p {PROVIDER}"
-    ),
+    "codex": Agent("codex", "npm install -g @openai/codex", _launch_codex, _change_codex, _codex_hint),
     "opencode": Agent(
         "opencode", "npm install -g opencode-ai", _launch_opencode, _change_opencode, lambda _: "opencode"
     ),

@@ -171,7 +171,7 @@ def _write(file: Path, text: str) -> None:
 
 HEAD: Final = f"""#:schema {SCHEMA_FILE}
 # The configuration of Antiphon. `antiphon config check` checks it, `antiphon serve` uses it.
-# Reference: docs/configuration.md. A model is asked of the first upstream below that serves its name.
+# `antiphon config schema` describes every setting. A request goes to the first upstream below that serves its model.
 
 [server]
 host = "127.0.0.1"  # any other address needs [[keys]]

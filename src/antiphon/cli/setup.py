@@ -13,7 +13,7 @@ from typing import Any, Final, TextIO
 import msgspec
 from msgspec import Struct
 
-from antiphon.cli.agents import AGENTS, Agent, Endpoint
+from antiphon.cli.agents import AGENTS, FileChange
 from antiphon.cli.exits import EXIT_CODES, FAILED, OK, CommandFailed, InvalidUsage
 from antiphon.cli.gateway_address import gateway_url
 from antiphon.cli.help import HELP_FORMAT
@@ -52,13 +52,13 @@ def run(
     environ: Mapping[str, str] = os.environ,
     ask: Callable[[str], str] = input,
 ) -> int:
-    home = Path(environ.get("HOME") or Path.home())
     record = _record_file(args.agent, environ)
     if args.undo:
         return _undo(record, out)
     agent = AGENTS[args.agent]
     endpoint = choose_endpoint(gateway_url(args.url, environ), args.model, environ)
-    files = [file for file in _planned_files(agent, endpoint, home) if file.before != file.after]
+    planned = _planned_files(agent.changes(endpoint, environ), _load_record(record))
+    files = [file for file in planned if file.before != file.after]
     if not files:
         out.write(f"{agent.program} is set up already; start it with: {agent.hint(endpoint)}\n")
         return OK
@@ -66,20 +66,21 @@ def run(
     if not args.yes and not _is_confirmed(ask):
         err.write("nothing was changed\n")
         return FAILED
-    for file in files:
-        _write(Path(file.path), file.after)
-    _write(record, msgspec.json.encode(_first_states(record, files)).decode())
+    _write_all([*files, _record_of(record, files)])
     out.write(f"done; start it with: {agent.hint(endpoint)}\nundo with: antiphon setup {args.agent} --undo\n")
     return OK
 
 
-def _planned_files(agent: Agent, endpoint: Endpoint, home: Path) -> list[WrittenFile]:
+def _planned_files(changes: list[FileChange], earlier: list[WrittenFile]) -> list[WrittenFile]:
+    """The files with their new texts. A file that is as `setup` wrote it is made anew from its first state."""
+    first_states = {(file.path, file.after): file.before for file in earlier}
     files: list[WrittenFile] = []
-    for change in agent.changes(endpoint):
-        path = home / change.path
+    for change in changes:
+        path = change.other_path if change.other_path and change.other_path.exists() else change.path
         before = _read(path)
+        base = first_states.get((str(path), before or ""), before)
         try:
-            files.append(WrittenFile(str(path), before, change.edit(before or "")))
+            files.append(WrittenFile(str(path), before, change.edit(base or "")))
         except InvalidUsage as error:
             raise InvalidUsage(f"{path}: {error}") from None
     return files
@@ -87,11 +88,22 @@ def _planned_files(agent: Agent, endpoint: Endpoint, home: Path) -> list[Written
 
 def _read(path: Path) -> str | None:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_bytes().decode()  # not `read_text`, which changes line ends
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
         raise CommandFailed(f"cannot read {path}: {error}") from None
+
+
+def _write_all(files: list[WrittenFile]) -> None:
+    """Write all files or, if one cannot be written, none."""
+    for number, file in enumerate(files):
+        try:
+            _write(Path(file.path), file.after)
+        except CommandFailed as error:
+            for written in files[:number]:
+                _restore(written)
+            raise CommandFailed(f"{error}; nothing was changed") from None
 
 
 def _write(path: Path, text: str) -> None:
@@ -100,9 +112,16 @@ def _write(path: Path, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists():
             path.touch(mode=0o600)
-        path.write_text(text, encoding="utf-8")
+        path.write_bytes(text.encode())
     except OSError as error:
         raise CommandFailed(f"cannot write {path}: {error.strerror}") from None
+
+
+def _restore(file: WrittenFile) -> None:
+    if file.before is None:
+        Path(file.path).unlink()
+    else:
+        _write(Path(file.path), file.before)
 
 
 def _show_changes(files: list[WrittenFile], out: TextIO, paint: TextStyler) -> None:
@@ -131,7 +150,7 @@ def _record_file(agent: str, environ: Mapping[str, str]) -> Path:
     return state.with_name(f"setup-{agent}.json")
 
 
-def _first_states(record: Path, files: list[WrittenFile]) -> list[WrittenFile]:
+def _record_of(record: Path, files: list[WrittenFile]) -> WrittenFile:
     """The record after a change: a file that `setup` wrote before keeps its first state, so `--undo` undoes both."""
     earlier = {file.path: file for file in _load_record(record)}
     kept = {
@@ -140,7 +159,8 @@ def _first_states(record: Path, files: list[WrittenFile]) -> list[WrittenFile]:
         else file
         for file in files
     }
-    return list({**earlier, **kept}.values())
+    text = msgspec.json.encode(list({**earlier, **kept}.values())).decode()
+    return WrittenFile(str(record), _read(record), text)
 
 
 def _load_record(record: Path) -> list[WrittenFile]:
@@ -156,10 +176,7 @@ def _undo(record: Path, out: TextIO) -> int:
     if changed:
         raise CommandFailed(f"changed since it was written, so it is not restored: {', '.join(changed)}")
     for file in files:
-        if file.before is None:
-            Path(file.path).unlink()
-        else:
-            _write(Path(file.path), file.before)
+        _restore(file)
         out.write(f"restored {file.path}\n")
     record.unlink()
     return OK
