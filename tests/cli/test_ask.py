@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -37,9 +38,10 @@ def _ask(
     answer: FakeAnswer | Exception | None = None,
     models: bytes = MODELS,
     stdin: TextIO | None = None,
+    err: io.StringIO | None = None,
     environ: Mapping[str, str] = MappingProxyType({}),
 ) -> Asked:
-    out, err = io.StringIO(), io.StringIO()
+    out, err = io.StringIO(), err or io.StringIO()
     network = FakeNetwork(models=FakeAnswer(models), responses=answer or stream(says("Hello")))
     code = ask.run(
         make_parser().parse_args(["ask", *words]),
@@ -105,6 +107,16 @@ def test_ask_does_not_read_standard_input_if_a_question_is_given() -> None:
     piped = io.StringIO("another line\n")
     assert _ask("hi", stdin=piped).body["input"] == "hi"
     assert piped.read() == "another line\n"
+
+
+def test_ask_says_on_a_terminal_that_it_does_not_read_a_pipe() -> None:
+    reader, writer = os.pipe()
+    os.close(writer)
+    with open(reader, encoding="utf-8") as piped:
+        assert "add - behind it" in _ask("hi", stdin=piped, err=Terminal()).err
+        assert "add - behind it" not in _ask("hi", stdin=piped).err
+        assert "add - behind it" not in _ask("hi", "-", stdin=piped, err=Terminal()).err
+    assert "add - behind it" not in _ask("hi", err=Terminal()).err
 
 
 @pytest.mark.parametrize("stdin", [Terminal(), io.StringIO(" \n")], ids=["a terminal", "an empty pipe"])

@@ -249,8 +249,59 @@ def test_unknown_command_gets_a_suggestion(word: str, hint: str, capsys: pytest.
     assert f"unknown command {word!r}: {hint}\n" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["config", "check", "--liv"],
+            "antiphon config check: error: unrecognized arguments: --liv; did you mean --live?",
+        ),
+        (["serve", "--prot=1"], "antiphon serve: error: unrecognized arguments: --prot=1; did you mean --port?"),
+        (["models", "extra"], "antiphon models: error: unrecognized arguments: extra"),
+    ],
+)
+def test_unknown_option_gets_a_suggestion(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    assert capsys.readouterr().err.endswith(f"{message}\n")
+
+
 def test_arguments_after_two_dashes_belong_to_the_started_program() -> None:
     args = parse_arguments(["run", "codex", "--model", "m", "--", "exec", "--", "serve"])
     assert (args.command, args.agent, args.model, args.passed) == ("run", "codex", "m", ["exec", "--", "serve"])
     args = parse_arguments(["ask", "--", "-1 + 1?"])
     assert (args.prompt, args.passed) == (["-1 + 1?"], [])
+
+
+#: Runs a command with a terminal as standard error, and reports the modules that were imported at its first output.
+FIRST_OUTPUT = """
+import io, os, sys
+
+own = set(sys.modules)
+modules = []
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+    def write(self, text):
+        if text and not modules:
+            modules.extend(set(sys.modules) - own)
+        return len(text)
+
+sys.stderr = sys.stdout = Terminal()
+from antiphon.cli import main
+main(sys.argv[1:])
+os.write(1, " ".join(modules).encode())
+"""
+
+
+@pytest.mark.without_coverage
+@pytest.mark.parametrize("command", COMMANDS)
+def test_command_says_what_it_does_before_it_imports_anything_slow(command: str) -> None:
+    """The first line is on the terminal within 300 ms; `tests/faults_outside/test_first_output.py` measures the time."""
+    ended = subprocess.run(
+        [sys.executable, "-c", FIRST_OUTPUT, command, "--help"], capture_output=True, text=True, timeout=60, check=True
+    )
+    modules = set(ended.stdout.split())
+    assert f"antiphon.cli.{command}" not in modules
+    assert not modules & {"asyncio", "msgspec", "ssl", "antiphon.config", "antiphon.client", "antiphon.protocol"}
+    assert len(modules) <= 60

@@ -117,6 +117,7 @@ def test_call_gateway_reports_type_code_field_and_request_of_an_error() -> None:
         (502, "upstream_unavailable", "start its server, or correct its base_url"),
         (504, "upstream_timeout", "`antiphon upstreams` shows the health"),
         (502, "upstream_auth_failed", "correct the key of the upstream"),
+        (502, "upstream_credentials_exhausted", "correct the keys of the upstream"),
     ],
 )
 def test_call_gateway_reports_the_upstream_and_the_next_step(status: int, code: str, hint: str) -> None:

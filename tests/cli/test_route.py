@@ -19,7 +19,7 @@ from antiphon.protocol.losses import Loss
 FIRST = PlannedTarget(
     upstream="a",
     model="x",
-    why=["priority 1", "weight 3"],
+    why=["priority 1, drawn with weight 3 of 4"],
     losses=[Loss("top_logprobs", "3", "the API lacks it")],
     health="healthy",
     keys=2,
@@ -36,6 +36,7 @@ PLAN = RoutePlan(
     targets=[FIRST, SECOND],
     on_context_length=["long/z"],
     on_refusal=[],
+    not_offered=[Loss("provider.order", "the provider 'c'", "the model has no such target")],
 )
 
 
@@ -52,11 +53,12 @@ def test_plan_is_printed_line_by_line() -> None:
     out, network = explain("--model", "coder")
     assert out.splitlines() == [
         "coder: weighted, 2 rounds, attempts begin within 120 s",
-        "1. a/x: priority 1; weight 3 (healthy, 2 keys, 1 resting)",
+        "1. a/x: priority 1, drawn with weight 3 of 4 (healthy, 2 keys, 1 resting)",
         "   loses top_logprobs: 3 (the API lacks it)",
         "2. b/y: priority 2 (resting)",
         "   cannot be asked: too strict",
         "on context length: long/z",
+        "not offered: provider.order: the provider 'c' (the model has no such target)",
     ]
     assert json.loads(network.sent[0].body) == {"model": "coder", "input": "Hello."}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import stat
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +18,7 @@ from antiphon.cli.help import HELP_FORMAT
 from antiphon.cli.last_response import LastResponse, load_last_response, save_last_response
 from antiphon.cli.outcome import ResponseOutcome
 from antiphon.cli.printers import EventPrinter, Printer, TextPrinter
-from antiphon.cli.terminal import StatusLine
+from antiphon.cli.terminal import StatusLine, TextStyler
 from antiphon.client import AsyncClient, ResponseStream
 from antiphon.protocol.content import InputText
 from antiphon.protocol.items import MessageParam
@@ -25,6 +26,7 @@ from antiphon.protocol.request_fields import Input, RequestFields
 from antiphon.upstream.transport import Transport
 
 PREFERRED_MODEL: Final = "local"  # the free model, if the gateway has it
+UNREAD_INPUT: Final = "standard input is not read, because there is a prompt; add - behind it to send both"
 
 
 def add_parser(subparsers: Any, summary: str) -> None:
@@ -88,6 +90,8 @@ def run(
     transport: Transport | None = None,
 ) -> int:
     text = _read_prompt(args.prompt, stdin or sys.stdin)
+    if args.prompt and "-" not in args.prompt and err.isatty() and _is_pipe(stdin or sys.stdin):
+        err.write(f"{TextStyler(err, environ)('yellow', UNREAD_INPUT)}\n")
     model = _require_utf_8("the model name", args.model or "")
     system = _require_utf_8("the system prompt", args.system or "")
     attachments = [attach_file(file) for file in args.files]
@@ -128,6 +132,13 @@ def _read_prompt(arguments: list[str], stdin: TextIO) -> str:
     if not prompt:
         raise InvalidUsage('no prompt given; write `antiphon ask "What is 2+2?"`, or pipe a prompt into the command')
     return _require_utf_8("the prompt", prompt)
+
+
+def _is_pipe(stream: TextIO) -> bool:
+    try:
+        return stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode)
+    except (OSError, ValueError):  # closed, or no file
+        return False
 
 
 def _require_utf_8(subject: str, text: str) -> str:

@@ -72,7 +72,9 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
         own, passed = arguments[:end], list(arguments[end + 1 :])
     parser = make_parser([command] if command else [])
     _refuse_unknown_command(parser, own)
-    args = parser.parse_args(own)
+    args, unknown = parser.parse_known_args(own)
+    if unknown:
+        _refuse_unknown_arguments(parser, own, unknown)
     args.passed = passed
     return args
 
@@ -86,6 +88,22 @@ def _refuse_unknown_command(parser: argparse.ArgumentParser, arguments: Sequence
         suggestions = get_close_matches(word, COMMANDS, n=1)
         hint = f"did you mean {suggestions[0]}?" if suggestions else "antiphon --help lists the commands"
         parser.error(f"unknown command {printable(word)!r}: {hint}")
+
+
+def _refuse_unknown_arguments(
+    parser: argparse.ArgumentParser, arguments: Sequence[str], unknown: Sequence[str]
+) -> None:
+    """End with the usage of the command and its nearest option."""
+    from difflib import get_close_matches  # imported here, because it is rarely needed
+
+    for word in arguments:
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction) and word in action.choices:
+                parser = action.choices[word]
+    options = [name for action in parser._actions for name in action.option_strings]
+    suggestions = get_close_matches(unknown[0].partition("=")[0], options, n=1)
+    hint = f"; did you mean {suggestions[0]}?" if suggestions else ""
+    parser.error(f"unrecognized arguments: {printable(' '.join(unknown))}{hint}")
 
 
 def make_parser(complete_commands: Collection[str] | None = None) -> argparse.ArgumentParser:

@@ -79,6 +79,7 @@ HINTS: Final = {
     "upstream_unavailable": "start its server, or correct its base_url; `antiphon config check --live` asks it",
     "upstream_timeout": "`antiphon upstreams` shows the health of each upstream; [timeouts] are the limits",
     "upstream_auth_failed": "correct the key of the upstream; `antiphon config check --live` asks it",
+    "upstream_credentials_exhausted": "correct the keys of the upstream; `antiphon config check --live` asks it",
 }
 # The gateway enforces and reports its own limits; these only end requests that would hang forever.
 TIMEOUTS: Final = Timeouts(connect=10.0, first_byte=900.0, idle=900.0, total=7200.0)

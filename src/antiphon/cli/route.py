@@ -89,13 +89,14 @@ def _read_body(file: str | None, model: str | None, stdin: TextIO) -> bytes:
 
 
 def _lines(plan: RoutePlan) -> list[str]:
-    lines = [f"{plan.model}: {plan.strategy}, {plan.rounds} rounds, attempts begin within {plan.deadline:g} s"]
+    rounds = f"{plan.rounds} round{'s' if plan.rounds > 1 else ''}"
+    lines = [f"{plan.model}: {plan.strategy}, {rounds}, attempts begin within {plan.deadline:g} s"]
     for number, target in enumerate(plan.targets, 1):
         lines += _target_lines(number, target)
     for reason, labels in (("context length", plan.on_context_length), ("refusal", plan.on_refusal)):
         if labels:
             lines.append(f"on {reason}: {', '.join(map(one_line, labels))}")
-    return lines
+    return lines + [f"not offered: {one_line(str(loss))}" for loss in plan.not_offered]
 
 
 def _target_lines(number: int, target: PlannedTarget) -> list[str]:
