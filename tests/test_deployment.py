@@ -59,6 +59,32 @@ def test_pods_have_time_to_stop() -> None:
     assert pod["terminationGracePeriodSeconds"] > server.shutdown_delay + server.grace
 
 
+def test_containers_have_time_to_stop() -> None:
+    seconds = int(_yaml(COMPOSE / "compose.yaml")["services"]["gateway"]["stop_grace_period"].removesuffix("s"))
+    server = load_config(COMPOSE / "antiphon.toml", KEYS).server
+    assert seconds > server.shutdown_delay + server.grace
+
+
+def test_nginx_passes_streams_and_leaves_a_dead_gateway_soon() -> None:
+    # The address of a killed container does not refuse a connection; it does not answer.
+    settings = dict(re.findall(r"^\s*(proxy_\w+) (\S+);", (COMPOSE / "nginx.conf").read_text("utf-8"), re.MULTILINE))
+    assert (settings["proxy_connect_timeout"], settings["proxy_buffering"]) == ("1s", "off")
+
+
+def test_nginx_is_new_enough_to_resolve_names_again() -> None:
+    image = _yaml(COMPOSE / "compose.yaml")["services"]["proxy"]["image"]
+    assert "server gateway:8080 resolve;" in (COMPOSE / "nginx.conf").read_text("utf-8")
+    assert tuple(map(int, image.removeprefix("nginx:").split("."))) >= (1, 28)  # 1.27.3 was the first
+
+
+def test_configuration_is_mounted_where_the_image_reads_it() -> None:
+    path = re.findall(r'"--config", "([^"]+)"', DOCKERFILE)
+    page = (REPO / "docs" / "containers.md").read_text("utf-8")
+    volumes = _yaml(COMPOSE / "compose.yaml")["services"]["gateway"]["volumes"]
+    assert re.findall(r"^docker run .* -v \./antiphon\.toml:(\S+):ro ", page, re.MULTILINE) == path
+    assert f"./antiphon.toml:{path[0]}:ro" in volumes
+
+
 def test_secrets_are_references_only() -> None:
     services = _yaml(COMPOSE / "compose.yaml")["services"]
     variables = {**services["gateway"]["environment"], **services["database"]["environment"]}

@@ -151,7 +151,7 @@ grace = 10.0                                   # seconds for requests in flight 
 # The first upstream that serves a model gets its requests.
 [[upstreams]]
 name = "lab"
-dialect = "chat"                               # chat | responses | messages | gemini
+dialect = "chat"                               # chat | responses | messages | gemini | ollama
 base_url = "http://127.0.0.1:9001/v1"
 api_key_env = "LAB_KEY"                        # the variable, not the key; several: ["LAB_KEY", "LAB_KEY_2"]
 models = [

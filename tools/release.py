@@ -1,7 +1,7 @@
 """Builds the files of a release and checks them: `python tools/release.py [--out dist] [--quick-start]`.
 
 1. Builds sdist and wheels twice, from two exports of HEAD in different folders; the files must be equal.
-2. Checks their metadata with twine, and what they contain.
+2. Checks their metadata with twine, their links, and what they contain.
 3. Installs the wheels into a clean environment, lists the licences of all that is installed, and writes an SBOM.
 4. With `--quick-start`, starts the gateway there and asks the embedded model.
 """
@@ -27,7 +27,7 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
-from tools import clean_install  # noqa: E402
+from tools import clean_install, package_description  # noqa: E402
 
 #: Tools of the release, pinned so that two machines build the same files.
 TOOLS: Final = ("build==1.6.1", "setuptools==84.2.1", "wheel==0.48.0", "twine==7.0.0", "cyclonedx-bom==7.5.0")
@@ -73,6 +73,7 @@ def check_release(work: Path, out: Path, *, has_quick_start: bool) -> None:
     check_equal(*builds)
     for file in builds[0]:
         check_contents(file)
+        check_links(file)
     run(python, "-m", "twine", "check", "--strict", *map(str, builds[0]))
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
@@ -131,6 +132,7 @@ def build(python: str, folder: Path, epoch: str) -> list[Path]:
     archive = subprocess.run(["git", "-C", str(ROOT), "archive", "HEAD"], capture_output=True, check=True).stdout
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
         files.extractall(source, filter="data")
+    prepare_metadata(source, package_description.repository_address(os.environ))
     variables = {**os.environ, "SOURCE_DATE_EPOCH": epoch}
     run(python, "-m", "build", "--no-isolation", "--outdir", str(out), str(source), env=variables)
     model_package = str(source / "tools/build_model_package.py")
@@ -138,6 +140,16 @@ def build(python: str, folder: Path, epoch: str) -> list[Path]:
     for file in out.glob("*.tar.gz"):
         normalize_sdist(file, int(epoch))
     return sorted(out.iterdir())
+
+
+def prepare_metadata(source: Path, repository: str | None) -> None:
+    """Makes the README of an export fit for a package index, and adds the addresses of the project."""
+    tag = f"v{source_version()}"
+    readme, pyproject = source / "README.md", source / "pyproject.toml"
+    text = package_description.description(readme.read_text(encoding="utf-8"), repository, tag)
+    readme.write_text(text, encoding="utf-8")
+    text = package_description.with_addresses(pyproject.read_text(encoding="utf-8"), repository, tag)
+    pyproject.write_text(text, encoding="utf-8")
 
 
 def normalize_sdist(file: Path, epoch: int) -> None:
@@ -181,6 +193,16 @@ def check_contents(file: Path) -> None:
     unwanted = [name for name in names if set(Path(name).parts) & set(FORBIDDEN_PARTS)]
     if unwanted:
         raise ReleaseError(f"{file.name} contains {unwanted[0]}")
+
+
+def check_links(file: Path) -> None:
+    """The description in the metadata has no link that a package index cannot resolve."""
+    if file.suffix == ".whl":
+        with zipfile.ZipFile(file) as wheel:
+            name = next(name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+            text = wheel.read(name).decode()
+        if links := package_description.relative_links(text):
+            raise ReleaseError(f"the description in {file.name} has relative links: {', '.join(links)}")
 
 
 def licence_table(rows: Mapping[str, Iterable[str]]) -> str:

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import gzip
 import io
+import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
 from tools.release import (
+    ROOT,
     ReleaseError,
     check_contents,
     check_equal,
+    check_links,
     check_version,
     licence_table,
     normalize_sdist,
+    prepare_metadata,
     source_version,
 )
 
 from antiphon import __version__
+from tools import package_description
 
 CHANGELOG = "# Changelog\n\n## Unreleased\n\n## 0.2.0 — 2026-12-01\n\n## 0.1.0 — 2026-11-18\n"
 
@@ -81,6 +87,25 @@ def test_wheel_without_its_types_and_files_with_tests_are_refused(tmp_path: Path
         check_contents(make_wheel(tmp_path / "antiphon-2.whl", names[1:]))
     with pytest.raises(ReleaseError, match=r"contains tests/test_a\.py"):
         check_contents(make_sdist(tmp_path / "antiphon-3.tar.gz", ["LICENSE", "tests/test_a.py"], 1))
+
+
+def test_wheel_with_relative_links_in_its_description_is_refused(tmp_path: Path) -> None:
+    for name, text in (("good", "[a](https://x.test/a.md) [b](#b)"), ("bad", "[a](docs/install.md)")):
+        with zipfile.ZipFile(tmp_path / f"{name}.whl", "w") as wheel:
+            wheel.writestr("a-1.dist-info/METADATA", f"Name: a\n\n{text}\n")
+    check_links(tmp_path / "good.whl")
+    with pytest.raises(ReleaseError, match=r"bad\.whl has relative links: docs/install\.md"):
+        check_links(tmp_path / "bad.whl")
+
+
+@pytest.mark.parametrize("repository", [None, "https://forge.test/owner/antiphon"])
+def test_metadata_of_an_export_is_fit_for_an_index(repository: str | None, tmp_path: Path) -> None:
+    for name in ("README.md", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path)
+    prepare_metadata(tmp_path, repository)
+    assert package_description.relative_links((tmp_path / "README.md").read_text(encoding="utf-8")) == []
+    project = tomllib.loads((tmp_path / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project.get("urls", {}).get("Source") == repository
 
 
 def test_package_without_a_licence_is_named() -> None:
