@@ -6,8 +6,11 @@ from collections.abc import Callable
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.protocol.losses import Losses
+
+MAX_INPUTS: Final = 2048  # of one request, as most servers of `/v1/embeddings` have it
 
 
 class EmbeddingRequest(Struct, frozen=True, kw_only=True):
@@ -44,6 +47,22 @@ class EmbeddingOperation(Struct, frozen=True, kw_only=True):
     restore_model: Callable[[bytes, str], bytes]
     #: The number of input tokens in an answer; None if it has none.
     read_usage: Callable[[bytes], int | None]
+    #: The client's name of the list of inputs.
+    input_field: str = "input"
+    #: The number of inputs that servers take in one request.
+    max_inputs: int = MAX_INPUTS
 
 
-MAX_INPUTS: Final = 2048  # of one request, as most servers of `/v1/embeddings` have it
+def split_request(request: EmbeddingRequest, max_inputs: int) -> list[EmbeddingRequest]:
+    """Requests with at most so many inputs each, in order."""
+    inputs = request.inputs
+    return [replace(request, inputs=inputs[start : start + max_inputs]) for start in range(0, len(inputs), max_inputs)]
+
+
+def join_results(results: list[EmbeddingResult]) -> EmbeddingResult:
+    """The vectors of all parts of a request, and the sum of their tokens, if every part has some."""
+    token_counts = [result.input_tokens for result in results if result.input_tokens is not None]
+    return EmbeddingResult(
+        vectors=[vector for result in results for vector in result.vectors],
+        input_tokens=sum(token_counts) if len(token_counts) == len(results) else None,
+    )

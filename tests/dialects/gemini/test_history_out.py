@@ -463,6 +463,8 @@ def test_unsupported_members_are_losses() -> None:
             logprobs=[LogProb(token="x", logprob=0, bytes=[], top_logprobs=[])],
         ),
         InputText(text="y", extra=unknown),
+        InputImageParam(image_url=PICTURE, file_id="f"),
+        InputFileParam(file_url="https://a.b/c.pdf", file_id="f"),
     ]
     at = "input[0].content"
     assert lost(user(*parts_)) == [
@@ -474,6 +476,8 @@ def test_unsupported_members_are_losses() -> None:
         f"{at}[2].annotations",
         f"{at}[2].logprobs",
         f"{at}[3].cache_control",
+        f"{at}[4].file_id",
+        f"{at}[5].file_id",
     ]
 
 

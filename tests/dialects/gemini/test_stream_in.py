@@ -337,6 +337,7 @@ def test_malformed_call_is_a_loss() -> None:
     assert [(loss.path, loss.what) for loss in to_hub.losses] == [("finishMessage", "print(x)")]
 
 
+@pytest.mark.without_coverage
 @pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize("reason", FAILED_CALLS)
 @pytest.mark.parametrize("client", CLIENT_DIALECTS)

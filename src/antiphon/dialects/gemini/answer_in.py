@@ -58,9 +58,6 @@ class AnswerToHub:
         self._citations: CitationMetadataIn | None = None
         #: The writer's key of the open message while its text may be continued directly; else None.
         self.open_text_key: int | None = None
-        #: The text pieces of the open message, because citations count its bytes. Code that writes by `open_text_key`
-        #: appends to it.
-        self.message_texts = TextPieces()
 
     def add_candidate(self, candidate: CandidateIn) -> None:
         """Add a piece of the answer."""
@@ -119,7 +116,6 @@ class AnswerToHub:
             self._end_reasoning()
             self._message_key = self._next_key()
             self._update_open_text_key()
-        self.message_texts.append(text)
         self._writer.add_text(self._message_key, text, logprobs=tokens)
 
     def _add_thought(self, text: str, signature: str) -> None:
@@ -210,7 +206,6 @@ class AnswerToHub:
         if self._text_signature:
             self._add_signature_item(self._text_signature, "text")
             self._text_signature = ""
-        self.message_texts = TextPieces()
         self._update_open_text_key()
 
     def _end_reasoning(self) -> None:
@@ -241,7 +236,7 @@ class AnswerToHub:
         if self._message_key is None:
             self._losses.add("groundingMetadata", "the sources of a text", "they arrived after the next item")
             return
-        text = "".join(self.message_texts).encode()
+        text = self._writer.open_text(self._message_key).encode()
         for start, end, url, title in citations:
             first, last = len(text[:start].decode("utf-8", "ignore")), len(text[:end].decode("utf-8", "ignore"))
             self._writer.add_annotation(

@@ -58,6 +58,8 @@ class ContentFromHub:
             case InputImageParam():
                 if part.detail and part.detail != "auto":
                     self._losses.add(f"{path}.detail", f"the detail {part.detail!r}", "the API has no equivalent")
+                if part.image_url and part.file_id:
+                    self._losses.add(f"{path}.file_id", "the file id of an image", "its URL is sent instead")
                 return self._media_part(part, path, part.image_url or None, "image")
             case InputFileParam():
                 return self._file_part(part, path)
@@ -77,6 +79,8 @@ class ContentFromHub:
         if part.filename and (part.file_data or part.file_url):
             self._losses.add(f"{path}.filename", "the filename of a file", NO_EQUIVALENT)
         if not part.file_data:
+            if part.file_url and part.file_id:
+                self._losses.add(f"{path}.file_id", "the file_id of a file", "its URL is sent instead")
             return self._media_part(part, path, part.file_url or None, part.filename or "")
         for name, value in (("file_id", part.file_id), ("file_url", part.file_url)):
             if value:

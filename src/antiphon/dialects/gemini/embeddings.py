@@ -179,6 +179,7 @@ EMBED_CONTENT: Final = EmbeddingOperation(
 )
 BATCH_EMBED_CONTENTS: Final = EmbeddingOperation(
     path="/{model}:batchEmbedContents",
+    input_field="requests",
     request_to_hub=batch_to_hub,
     request_from_hub=request_from_hub,
     answer_to_hub=answer_to_hub,
@@ -186,4 +187,5 @@ BATCH_EMBED_CONTENTS: Final = EmbeddingOperation(
     replace_model=replace_batch_model,
     restore_model=restore_model,
     read_usage=read_usage,
+    max_inputs=100,
 )

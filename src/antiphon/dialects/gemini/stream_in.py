@@ -54,8 +54,7 @@ class EventsToHub(StreamToHub):
         """The events for a frame."""
         if self._has_ended:
             return []
-        answer = self._answer
-        key = answer.open_text_key
+        key = self._answer.open_text_key
         if key is not None and self._misses < MAX_MISSES:
             # Hot path: a frame with only a piece of an open text goes directly to the writer.
             try:
@@ -65,7 +64,6 @@ class EventsToHub(StreamToHub):
             else:
                 text = chunk.candidates[0].content.parts[0].text
                 self._usage = chunk.usage_metadata or self._usage
-                answer.message_texts.append(text)
                 self._writer.add_text(key, text)
                 return self._take_events()
         self._read_data(frame.data)
@@ -91,7 +89,6 @@ class EventsToHub(StreamToHub):
         run = self._writer.add_text_run(key, texts) if texts else None
         if run is None:
             return None, begin
-        self._answer.message_texts.append("".join(texts))
         self._usage = usage or self._usage
         return run, index
 
