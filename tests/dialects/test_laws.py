@@ -99,6 +99,7 @@ def test_recording_passes_the_grammar(recording: Recording) -> None:
     )
 
 
+@pytest.mark.without_coverage
 @pytest.mark.slow
 @every_recording
 def test_truncated_recording_ends_once_with_no_open_items(recording: Recording) -> None:

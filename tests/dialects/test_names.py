@@ -162,6 +162,7 @@ def names_of_calls(value: Any) -> Iterator[str]:
             yield from names_of_calls(member)
 
 
+@pytest.mark.without_coverage
 @every_server
 @given(names=NAMES)
 def test_server_gets_one_valid_name_for_each_tool(server: ServerDialectName, names: list[str]) -> None:
@@ -197,6 +198,7 @@ def test_name_is_the_same_in_the_next_turn_and_in_any_order(server: ServerDialec
     assert {name: second[name] for name in names} == first
 
 
+@pytest.mark.without_coverage
 @every_client
 @every_server
 @given(names=NAMES)

@@ -25,6 +25,7 @@ FEATURE = Feature("a field", {"chat": {"field": 1}}, mark="MARK", note="in other
 LOSS = Loss("field", "the field", "there is no place for it")
 
 
+@pytest.mark.without_coverage
 @pytest.mark.slow
 def test_table_equals_the_output_of_the_translators() -> None:
     """F-4, REQ-5, REQ-6: a feature that is lost in silence fails this test, too."""

@@ -324,6 +324,8 @@ def changed_prefix(profile_name: str, earlier: Json, later: Json) -> str | None:
     return None
 
 
+@pytest.mark.slow
+@pytest.mark.without_coverage
 @pytest.mark.parametrize("client", CLIENTS)
 @settings(max_examples=40)
 @given(exchanges=conversations(), is_marked=st.booleans())

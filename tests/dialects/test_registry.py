@@ -82,6 +82,7 @@ def test_every_dialect_folder_has_the_same_plan(name: str) -> None:
     assert not modules & one_way, "the dialect has no such direction"
 
 
+@pytest.mark.slow
 def test_no_module_outside_dialects_compares_names_of_dialects() -> None:
     compared = [
         f"{path.relative_to(SOURCE)}:{line}"

@@ -33,13 +33,14 @@ async def play_cases(source: Source, *, count: int, seed: int) -> list[Differenc
     try:
         for number in range(count):
             case = source.make_case(generator, bool(number % 2))
-            differences += await play_case(player, source.dialect, case, number)
+            differences += await play_case(player, source, case, number)
     finally:
         await player.close()
     return differences
 
 
-async def play_case(player: Player, dialect: ServerDialectName, case: Case, number: int) -> list[Difference]:
+async def play_case(player: Player, source: Source, case: Case, number: int) -> list[Difference]:
+    dialect = source.dialect
     is_stream = bool(number % 2)
     request = ClientRequest(dialect=dialect, model=MODEL, body=case.request, is_stream=is_stream)
     answer = upstream_answer(dialect, case.answer, is_stream)
@@ -47,11 +48,11 @@ async def play_case(player: Player, dialect: ServerDialectName, case: Case, numb
     # Violations of the grammar are the server's: they pass as they are.
     exceptions = [event for event in outcome.events if "exception" in event]
     logged = [Difference("answer", Delta("log", "added", str(event)[-300:]), number) for event in exceptions]
-    return logged + compare_case(case, number, outcome.upstream_bodies, outcome.status, outcome.body)
+    return logged + compare_case(source.expect(case), number, outcome.upstream_bodies, outcome.status, outcome.body)
 
 
 def compare_case(case: Case, number: int, sent: list[bytes], status: int, body: bytes) -> list[Difference]:
-    """Compares a case with what the server received (`sent`), and with the status and the body for the client."""
+    """Compares the expected case with what the server received (`sent`), and with the status and the body for the client."""
     bodies = [json.loads(data) for data in sent if data]  # a request for the size of a model has no body
     if status != 200 or not bodies:
         return [Difference("request", Delta("refused", str(status), body.decode()[:300]), number)]

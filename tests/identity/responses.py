@@ -12,6 +12,7 @@ from openai.types.responses.response_create_params import ResponseCreateParamsBa
 from tests.identity.generator import Generator
 from tests.identity.sdk_types import fields_of, is_object, item_hint, members_of, words_of
 from tests.identity.source import MODEL, Case, Source, make_arguments, make_image_url, make_schema, make_url
+from tests.identity.summaries import with_summaries
 
 
 def make_case(generator: Generator, is_stream: bool) -> Case:
@@ -19,6 +20,23 @@ def make_case(generator: Generator, is_stream: bool) -> Case:
     request = _make_request(generator, is_stream)
     generator.start_case(responses.ResponseStreamEvent if is_stream else responses.Response)
     response = _make_response(generator, request)
+    return Case(request, _number(_make_events(generator, response)) if is_stream else [response])
+
+
+def make_summary_case(generator: Generator, is_stream: bool) -> Case:
+    """A case of a client that asks for summaries, with open reasoning in the history and in the answer."""
+    generator.start_case(ResponseCreateParamsBase)
+    request = _make_request(generator, is_stream)
+    request["reasoning"] = {**(request.get("reasoning") or {}), "summary": generator.pick(("auto", "detailed"))}
+    shown = generator.object(responses.ResponseReasoningItemParam, content=..., encrypted_content=...)
+    if isinstance(request["input"], list):
+        request["input"] += [shown, generator.object(response_input_param.Message, role="user")]
+    generator.start_case(responses.ResponseStreamEvent if is_stream else responses.Response)
+    response = _make_response(generator, request)
+    content = generator.value(_hint(responses.ResponseReasoningItem, "content"))
+    members: dict[str, Any] = {"summary": [], "content": content, "status": "completed"}
+    thought = generator.object(responses.ResponseReasoningItem, id=generator.new_name("item"), **members)
+    response["output"].insert(0, thought)
     return Case(request, _number(_make_events(generator, response)) if is_stream else [response])
 
 
@@ -358,6 +376,7 @@ SOURCE: Final = Source(
     dialect="responses",
     roots=(ResponseCreateParamsBase, responses.Response, responses.ResponseStreamEvent),
     make_case=make_case,
+    expect=with_summaries,
     rules={
         "Response.model": lambda _: "server-model",
         "Response.created_at": lambda _: 1_760_000_000,

@@ -33,6 +33,8 @@ class Source(Struct, frozen=True, kw_only=True):
     #: Fields that servers require although the SDK does not.
     required: frozenset[str] = frozenset()
     has_null: bool = True
+    #: What must arrive of a case: the case itself, but for an exception that a requirement makes.
+    expect: Callable[[Case], Case] = lambda case: case
 
     def generator(self, seed: int) -> Generator:
         names = frozenset(name for names in self.left_out.values() for name in names)

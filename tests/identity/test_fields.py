@@ -57,6 +57,8 @@ def test_exceptions_are_fields_of_the_sdk(source: Source) -> None:
     assert [name for name in named if name not in types | fields] == []
 
 
+@pytest.mark.slow
+@pytest.mark.without_coverage
 @every_source
 def test_cases_contain_every_field(source: Source) -> None:
     generator = source.generator(0)

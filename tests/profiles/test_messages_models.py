@@ -86,6 +86,7 @@ def test_thinking_and_effort_of_a_messages_client_are_accepted_by_the_model(body
     assert (one.get("thinking"), one.get("output_config")) == (other.get("thinking"), other.get("output_config"))
 
 
+@pytest.mark.without_coverage
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("model", MODELS)
 def test_supported_thinking_and_effort_are_kept(profile: str, model: str) -> None:

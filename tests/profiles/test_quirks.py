@@ -24,6 +24,7 @@ EVERY = [
 every_quirk = pytest.mark.parametrize("quirk", EVERY, ids=lambda quirk: quirk.name)
 
 
+@pytest.mark.without_coverage
 @every_quirk
 @settings(max_examples=40)
 @given(request_=requests())
@@ -36,6 +37,7 @@ def test_quirks_report_every_removed_text(quirk: Quirk, request_: Request) -> No
     assert {path for path in lost if not any(path.startswith(name) for name in named)} == set()
 
 
+@pytest.mark.without_coverage
 @pytest.mark.slow
 @every_quirk
 @settings(max_examples=40)
@@ -49,6 +51,7 @@ def test_quirks_keep_the_order_of_items(quirk: Quirk, request_: Request) -> None
         assert list(words_by_path(place)) == after
 
 
+@pytest.mark.without_coverage
 @every_quirk
 @settings(max_examples=40)
 @given(request_=requests())
@@ -59,6 +62,7 @@ def test_quirks_keep_call_ids(quirk: Quirk, request_: Request) -> None:
     assert dropped or call_ids(changed) == call_ids(request_)
 
 
+@pytest.mark.without_coverage
 @every_quirk
 @settings(max_examples=40)
 @given(request_=requests())
@@ -69,6 +73,7 @@ def test_quirks_are_idempotent(quirk: Quirk, request_: Request) -> None:
     assert list(losses) == []
 
 
+@pytest.mark.without_coverage
 @pytest.mark.slow
 @every_quirk
 @settings(max_examples=40)

@@ -47,6 +47,7 @@ def test_shipped_profile_loads_and_names_its_sources(name: str) -> None:
     assert isinstance(profile.wire, SERVER_DIALECTS[profile.dialect].wire_type)
 
 
+@pytest.mark.without_coverage
 @pytest.mark.slow
 @pytest.mark.parametrize("name", profile_names())
 @settings(max_examples=30)
@@ -77,6 +78,7 @@ def test_openai_profile_is_stateful_and_lacks_only_request_fields() -> None:
 NAMING_MODULES = {"cli/agents.py", "config/schema.py"}
 
 
+@pytest.mark.slow
 def test_provider_names_occur_only_in_profiles() -> None:
     """Differences between servers are data; code that contains a provider's name, even in a comment, is in the wrong
     package."""

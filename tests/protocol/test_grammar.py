@@ -96,6 +96,7 @@ def test_truncated_stream_only_lacks_its_end(events: list[StreamEvent]) -> None:
     assert rows <= {"STR-7", "STR-4"} if events else rows == {"STR-1"}
 
 
+@pytest.mark.without_coverage
 @given(st.data(), lives())
 def test_grammar_never_raises_for_any_sequence_of_events(data: st.DataObject, events: list[StreamEvent]) -> None:
     """Events in any order, omitted, repeated and edited: everything that can be decoded is checked, and every violation
@@ -116,6 +117,7 @@ def test_lost_repeated_and_swapped_events_violate_the_numbers_STR_5(
     assert at == last or "STR-5" in _rows(_swapped(events, at))
 
 
+@pytest.mark.without_coverage
 @given(lives(ENDINGS))
 @settings(max_examples=30)
 def test_undetected_changes_after_renumbering_keep_the_meaning(events: list[StreamEvent]) -> None:

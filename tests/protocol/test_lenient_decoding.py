@@ -72,6 +72,7 @@ def refusal_of(document: Any) -> ClientFault:
 # Unknown types and fields
 
 
+@pytest.mark.without_coverage
 @pytest.mark.parametrize("type", [Request, ItemParam, Item, Response, StreamEvent])
 @given(data=st.data())
 def test_decoded_documents_are_encoded_unchanged(type: Any, data: st.DataObject) -> None:

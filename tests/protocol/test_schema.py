@@ -221,6 +221,7 @@ def test_unknown_enum_words_are_refused_with_their_path(name: str, schemas: dict
                 assert (refused.value.code, refused.value.param) == ("invalid_value", field)
 
 
+@pytest.mark.without_coverage
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COUNTERPARTS)
 def test_schema_limits_are_exact(name: str, schemas: dict[str, Schema]) -> None:
@@ -265,6 +266,7 @@ def test_every_schema_limit_is_tested(schemas: dict[str, Schema]) -> None:
     assert total == on_properties + len({"maxProperties", "maxLength"})  # those of metadata
 
 
+@pytest.mark.without_coverage
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COUNTERPARTS)
 @settings(max_examples=10)

@@ -86,6 +86,7 @@ def written(dialect: ServerDialectName) -> st.SearchStrategy[dict[str, Any]]:
     return bodies | chat_bodies.bodies() if dialect == "chat" else bodies
 
 
+@pytest.mark.without_coverage
 @pytest.mark.slow
 @pytest.mark.parametrize("dialect", DIALECTS)
 @settings(max_examples=25, deadline=None)
@@ -94,6 +95,7 @@ def test_server_and_diagnosis_agree_on_generated_bodies(dialect: ServerDialectNa
     agree(dialect, data.draw(written(dialect)))
 
 
+@pytest.mark.without_coverage
 @pytest.mark.slow
 @pytest.mark.parametrize("dialect", DIALECTS)
 @settings(max_examples=150, deadline=None)

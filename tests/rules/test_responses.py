@@ -180,6 +180,12 @@ def test_unknown_values_of_include_are_refused_by_strict_servers() -> None:
     ]
 
 
+def test_deferred_tool_needs_a_search_for_tools() -> None:
+    deferred = {**TOOL, "defer_loading": True}
+    assert violations({"tools": [deferred]}) == [("combination", "tools[0].defer_loading", False)]
+    assert violations({"tools": [deferred, {"type": "tool_search"}]}, own_tools=["tool_search"]) == []
+
+
 def test_choice_of_a_tool_of_the_server_is_not_certain_to_be_refused() -> None:
     assert violations(chosen({"type": "web_search"})) == [("discriminator", "tool_choice", False)]
 

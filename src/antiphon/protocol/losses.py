@@ -35,12 +35,15 @@ class Losses:
 
     def add(self, path: str, what: str, why: str = "") -> None:
         """Adds a loss. Clients read the names of their own members, without the prefix that they have in the hub."""
-        path, what = HUB_PREFIX.sub("", path), HUB_PREFIX.sub("", what)
+        if ":" in path or ":" in what:
+            path, what = HUB_PREFIX.sub("", path), HUB_PREFIX.sub("", what)
         if max(len(path), len(what), len(why)) > MAX_TEXT_LENGTH:
             path, what, why = map(_truncate, (path, what, why))
         self._add_loss(Loss(path, what, why))
 
     def extend(self, others: Losses) -> None:
+        if not others._listed:
+            return
         self._unlisted_count += others._unlisted_count
         if len(self._listed) + len(others._listed) <= MAX_LISTED_LOSSES:
             self._listed.update(others._listed)

@@ -37,6 +37,8 @@ from antiphon.protocol.status import ItemStatus
 StreamedPart = OutputText | Refusal | ReasoningText | SummaryText
 PartKind = type[OutputText] | type[Refusal] | type[ReasoningText] | type[SummaryText]
 MAX_UNJOINED_PIECES: Final = 4096  # pieces
+LONG_PIECE: Final = 4096  # characters
+MAX_LONG_PIECES: Final = 64  # pieces; freed strings of their joined size are returned to the operating system
 
 
 class TextPieces(list[str]):
@@ -51,9 +53,17 @@ class TextPieces(list[str]):
 
     def append(self, piece: str) -> None:
         super().append(piece)
-        if len(self) - self._joined_count >= MAX_UNJOINED_PIECES:
+        if len(self) - self._joined_count >= (MAX_UNJOINED_PIECES if len(piece) < LONG_PIECE else MAX_LONG_PIECES):
             self[self._joined_count :] = ["".join(self[self._joined_count :])]
             self._joined_count += 1
+
+    def join(self) -> str:
+        """The whole text. It replaces the pieces, so that no other copy of it is held."""
+        text = "".join(self)
+        if len(self) > 1:
+            self[:] = [text]
+            self._joined_count = 1
+        return text
 
 
 class OpenPart:
@@ -71,7 +81,7 @@ class OpenPart:
 
     def build(self) -> StreamedPart:
         """Builds the part from what was received so far."""
-        text = "".join(self.pieces)
+        text = self.pieces.join()
         if self.kind is OutputText:
             return OutputText(text=text, annotations=list(self.annotations), logprobs=list(self.logprobs))
         if self.kind is Refusal:
@@ -178,7 +188,7 @@ class OpenFunctionCall(OpenToolCall):
             id=self.id,
             call_id=self.call_id,
             name=self.tool_name,
-            arguments="".join(self.pieces),
+            arguments=self.pieces.join(),
             status=status,
             namespace=self.namespace,
             extra=self.extra,
@@ -195,7 +205,7 @@ class OpenCustomCall(OpenToolCall):
             id=self.id,
             call_id=self.call_id,
             name=self.tool_name,
-            input="".join(self.pieces),
+            input=self.pieces.join(),
             status=status,
             namespace=self.namespace,
             extra=self.extra,

@@ -132,13 +132,10 @@ class CompactRequest(Shape, frozen=True, kw_only=True):
 
 def input_items(request: Request) -> list[ItemParam]:
     """The input as items: a string is one user message (ITEM-8)."""
-    match request.input:
-        case str() as text:
-            return [MessageParam(role="user", content=text)]
-        case list() as items:
-            return items
-        case _:
-            return []
+    items = request.input
+    if type(items) is list:
+        return items
+    return [MessageParam(role="user", content=items)] if isinstance(items, str) else []
 
 
 def conversation_id_of(request: Request) -> str | None:

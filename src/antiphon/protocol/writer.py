@@ -58,9 +58,11 @@ from antiphon.protocol.open_items import (
     OpenMessage,
     OpenPart,
     OpenReasoning,
+    OpenToolCall,
     OpenWholeItem,
     PartKind,
     StreamedPart,
+    TextPieces,
     id_of,
     status_of,
     with_id_and_status,
@@ -254,6 +256,16 @@ class ResponseWriter:
         self._next_number = number + len(deltas)
         return TextRun(number, item.id, item.index, part.index, deltas)
 
+    def open_text(self, key: Hashable) -> str:
+        """The text so far of the open part of an item; empty if no part is open."""
+        part = self._open_items[key].current_part
+        return "" if part is None else part.pieces.join()
+
+    def part_pieces(self, key: Hashable, kind: PartKind, part_key: Hashable) -> TextPieces:
+        """The text of an open part, for a reader that needs it. It grows with the part, and stays when the part is
+        closed."""
+        return self._open_items[key].parts[(kind, part_key)].pieces
+
     def add_refusal(self, key: Hashable, delta: str, *, part_key: Hashable = None) -> None:
         """STR-11: adds text of a refusal."""
         if key not in self._open_items:
@@ -346,6 +358,10 @@ class ResponseWriter:
                     sequence_number=self._take_number(), item_id=item.id, output_index=item.index, delta=delta
                 )
             )
+
+    def call_pieces(self, key: Hashable) -> TextPieces:
+        """The arguments or input of an open call, for a reader that needs them. They grow with the call."""
+        return self._get_open_item(key, OpenToolCall).pieces
 
     # Other items and events
 
@@ -681,7 +697,7 @@ class ResponseWriter:
                         sequence_number=self._take_number(),
                         item_id=item.id,
                         output_index=item.index,
-                        input="".join(item.pieces),
+                        input=item.pieces.join(),
                     )
                 )
             case OpenFunctionCall():
@@ -690,7 +706,7 @@ class ResponseWriter:
                         sequence_number=self._take_number(),
                         item_id=item.id,
                         output_index=item.index,
-                        arguments="".join(item.pieces),
+                        arguments=item.pieces.join(),
                         name=item.tool_name,
                     )
                 )

@@ -53,6 +53,7 @@ def test_freeform_input_is_the_same_for_any_split(arguments: str, places: list[i
     assert fed(cut(arguments, places)) == fed([arguments]) == fed(list(arguments))
 
 
+@pytest.mark.without_coverage
 @given(INPUTS)
 def test_wrapped_input_is_json_and_is_unwrapped(text: str) -> None:
     assert json.loads(wrap_input(text)) == {"input": text}

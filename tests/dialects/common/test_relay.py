@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec.structs import replace
+from tests.counting import lines_of
 from tests.dialects.common.relaying import RelayedStream, relayed_stream, relayed_whole
 
 from antiphon import sse
@@ -202,12 +203,23 @@ def test_message_that_repeats_the_text_of_a_stream_is_ignored() -> None:
     assert chunks_in(out) == chunks
 
 
+@pytest.mark.slow
 def test_long_stream_that_comes_at_once_passes() -> None:
     chunks = [chunk({"content": f"{number}"}) for number in range(20_000)]
     assert len(encode(*chunks)) > MAX_QUEUE_BYTES
     out, is_relayed = relayed_stream("chat", REQUEST, encode(*chunks, chunk({}, "stop")))
     assert is_relayed
     assert len(chunks_in(out)) == 20_001
+
+
+@pytest.mark.without_coverage  # coverage counts lines too
+def test_frames_that_come_at_once_are_queued_in_linear_time() -> None:
+    def steps(count: int) -> int:
+        relay = RelayedStream("chat", REQUEST).relay
+        frames = sse.Decoder().feed(encode(*[chunk({"content": "x"})] * count, is_complete=False))
+        return lines_of(lambda: relay.add_frames(frames))
+
+    assert steps(400) < 2.2 * steps(200)
 
 
 def test_frames_wait_only_up_to_a_limit() -> None:

@@ -177,6 +177,7 @@ def test_estimate_counts_items_and_tools_of_any_type() -> None:
     assert counted({"type": "acme:thing", "deep": deep}) >= 250
 
 
+@pytest.mark.slow
 def test_estimate_of_large_json_is_taken_from_its_text() -> None:
     """Faults: tools of many megabytes are estimated from their text, with about the same result."""
     tool = {"type": "function", "name": "f", "parameters": object_of(2000)}

@@ -231,6 +231,7 @@ def wanted(result: Result, profile: Profile) -> Sent:
     return Sent(False, f"[tool error] {result.text}" if result.text else "[tool error]")
 
 
+@pytest.mark.without_coverage
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PROFILES)
 @pytest.mark.parametrize("client", CLIENTS)
@@ -252,6 +253,7 @@ def test_tool_failure_reaches_every_server(client: str, name: str, results: list
         assert error_of(STRICT[profile.dialect].find_refusal(asking)) == {}
 
 
+@pytest.mark.without_coverage
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PROFILES)
 @pytest.mark.parametrize("client", CLIENTS)

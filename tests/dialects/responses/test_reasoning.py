@@ -6,13 +6,15 @@ import json
 from typing import Any, get_args
 
 import pytest
+from msgspec.structs import replace
 from tests.dialects.responses.upstreams import read_events
 
 from antiphon.dialects.common.envelope import seal_reasoning, unseal_reasoning
 from antiphon.dialects.responses import ResponsesWire, request_from_hub
 from antiphon.protocol import codec
+from antiphon.protocol.content import ReasoningText, SummaryText
 from antiphon.protocol.items import CompactionParam, Item, ItemParam, Reasoning, ReasoningParam
-from antiphon.protocol.request import ReasoningConfigParam, ReasoningEffort, Request
+from antiphon.protocol.request import ReasoningConfigParam, ReasoningEffort, ReasoningSummary, Request
 
 LAB = ResponsesWire(maker="lab")
 THOUGHT: dict[str, Any] = {"type": "reasoning", "id": "rs_up", "summary": [], "encrypted_content": "gAAA"}
@@ -115,3 +117,53 @@ def test_unset_effort_is_not_sent() -> None:
     """RSN-4."""
     request = Request(model="m", input="hi", reasoning=ReasoningConfigParam(summary="auto"))
     assert json.loads(request_from_hub(request, ResponsesWire(efforts=("low",)))[0])["reasoning"] == {"summary": "auto"}
+
+
+SHOWN = ReasoningParam(id="rs_1", summary=[SummaryText(text="Long "), SummaryText(text="thought.")])
+
+
+def returned(
+    item: ReasoningParam, wire: ResponsesWire = LAB, **reasoning: Any
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """The item as the server gets it back, and the losses."""
+    request = Request(model="m", input=[item], reasoning=ReasoningConfigParam(**reasoning))
+    body, losses = request_from_hub(request, wire)
+    return json.loads(body)["input"], [loss.path for loss in losses]
+
+
+@pytest.mark.parametrize("summary", get_args(ReasoningSummary))
+def test_open_reasoning_returns_as_content_if_summaries_are_requested(summary: ReasoningSummary) -> None:
+    """RSN-4: the client got it as its summary."""
+    content = [{"type": "reasoning_text", "text": "Long "}, {"type": "reasoning_text", "text": "thought."}]
+    expected = {"type": "reasoning", "id": "rs_1", "summary": [], "content": content}
+    assert returned(SHOWN, summary=summary) == ([expected], [])
+    assert returned(replace(SHOWN, content=None, encrypted_content=""), summary=summary) == (
+        [{**expected, "encrypted_content": ""}],
+        [],
+    )
+
+
+@pytest.mark.parametrize("reasoning", [{}, {"summary": None}, {"effort": "low"}])
+def test_summary_stays_a_summary_if_none_is_requested(reasoning: dict[str, Any]) -> None:
+    """RSN-4."""
+    assert returned(SHOWN, **reasoning)[0] == [json.loads(codec.encode(SHOWN))]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"content": [ReasoningText(text="More.")]},
+        {"encrypted_content": "gAAA"},
+        {"summary": []},
+        {"summary": [SummaryText(text="Hm."), ReasoningText(text="Other.")]},
+    ],
+)
+def test_summary_beside_other_reasoning_stays_a_summary(changes: dict[str, Any]) -> None:
+    """RSN-1: it was the server's own."""
+    item = replace(SHOWN, **changes)
+    assert returned(item, summary="auto") == ([json.loads(codec.encode(item))], [])
+
+
+def test_server_of_encrypted_reasoning_gets_no_open_reasoning() -> None:
+    """RSN-3."""
+    assert returned(SHOWN, ResponsesWire(reasoning="encrypted_only"), summary="auto") == ([], ["input[0]"])

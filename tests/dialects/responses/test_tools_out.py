@@ -171,7 +171,14 @@ def test_hosted_tools_and_their_items_are_losses() -> None:
     assert [loss.path for loss in losses] == ["tools[0]", "tools[1]", "input[0]", "input[1]", "input[2]", "tool_choice"]
 
 
+def test_call_of_a_custom_tool_keeps_the_id_that_the_server_gave_the_function() -> None:
+    call = {"type": "custom_tool_call", "call_id": "c", "name": "patch", "input": "x", "id": "fc_1"}
+    body, _ = sent(tools=[FILES], input=[call, {"type": "custom_tool_call_output", "call_id": "c", "output": "ok"}])
+    assert [item.get("id") for item in body["input"]] == ["fc_1", None]
+
+
 def test_calls_in_the_history_are_renamed_like_their_tools() -> None:
+    """Ids of other types of items are refused by servers that check the prefix."""
     body, losses = sent(
         tools=[FILES],
         input=[
@@ -183,7 +190,7 @@ def test_calls_in_the_history_are_renamed_like_their_tools() -> None:
                 "namespace": "files",
                 "id": "ctc_1",
             },
-            {"type": "custom_tool_call_output", "call_id": "c", "output": "ok"},
+            {"type": "custom_tool_call_output", "call_id": "c", "output": "ok", "id": "ctco_1"},
             {"type": "function_call", "call_id": "d", "name": "read", "arguments": "{}", "namespace": "files"},
             {"type": "function_call_output", "call_id": "d", "output": "ok"},
         ],
@@ -194,7 +201,6 @@ def test_calls_in_the_history_are_renamed_like_their_tools() -> None:
             "call_id": "c",
             "name": "files__patch",
             "arguments": '{"input":"a\\nb"}',
-            "id": "ctc_1",
         },
         {"type": "function_call_output", "call_id": "c", "output": "ok"},
         {"type": "function_call", "call_id": "d", "name": "files__read", "arguments": "{}"},
@@ -244,3 +250,30 @@ def test_call_of_an_unknown_tool_is_a_function_call() -> None:
     item = answered(request, "other", "{}").response.output[0]
     assert isinstance(item, FunctionCall)
     assert (item.name, item.arguments) == ("other", "{}")
+
+
+def test_custom_call_of_a_flat_server_is_a_custom_call() -> None:
+    """It has no custom tools, but its call is one."""
+    request, _ = request_to_hub(json.dumps({"tools": [PATCH]}).encode())
+    call = {"type": "custom_tool_call", "id": "ctc_1", "call_id": "c_1", "name": "patch", "input": "a"}
+    events: list[dict[str, Any]] = [
+        {"type": "response.output_item.added", "item": {**call, "input": ""}},
+        {"type": "response.output_item.done", "item": call},
+        {"type": "response.completed", "response": {"status": "completed"}},
+    ]
+    item = read_frames([frame_of(event) for event in events], request, FLAT).response.output[0]
+    assert isinstance(item, CustomToolCall)
+    assert (item.name, item.input) == ("patch", "a")
+
+
+def test_allowed_tool_of_an_unknown_type_stays_beside_renamed_tools() -> None:
+    long_name = "a" * 20
+    allowed = [{"type": "function", "name": long_name}, {"type": "web_search"}]
+    members = {"tools": [{"type": "function", "name": long_name}, {"type": "web_search"}]}
+    choice = {"type": "allowed_tools", "mode": "auto", "tools": allowed}
+    request, _ = request_to_hub(json.dumps({"model": "m", "input": "hi", **members, "tool_choice": choice}).encode())
+    body = json.loads(request_from_hub(request, ResponsesWire(max_name_length=16))[0])
+    [renamed, search] = body["tool_choice"]["tools"]
+    assert search == {"type": "web_search"}
+    assert renamed["name"] == body["tools"][0]["name"]
+    assert len(renamed["name"]) <= 16

@@ -57,3 +57,15 @@ def test_open_reasoning_sends_summaries_as_reasoning() -> None:
         "input[2].summary": "the form of a reasoning summary",
         "input[3]": "earlier reasoning",
     }
+
+
+def test_open_reasoning_returns_what_was_shown_as_a_summary() -> None:
+    """RSN-4: the client asked for summaries and got the server's own text, so nothing is lost. A summary beside
+    encrypted content was a summary."""
+    sealed = {**SUMMED, "encrypted_content": "sealed"}
+    sent, losses = run_quirk("open_reasoning", input=[USER, SUMMED, sealed], reasoning={"summary": "auto"})
+    assert sent["input"][1] == {
+        **{"type": "reasoning", "summary": []},
+        "content": [{"type": "reasoning_text", "text": "a\n\nb"}],
+    }
+    assert losses == {"input[2].summary": "the form of a reasoning summary"}

@@ -76,6 +76,11 @@ def test_instructions_to_system_adds_a_first_message() -> None:
     assert losses == {}
 
 
+def test_instructions_to_system_changes_no_request_without_instructions() -> None:
+    sent, losses = run_quirk("instructions_to_system", input="hi")
+    assert (sent["input"], losses) == ("hi", {})
+
+
 def test_instructions_to_system_can_use_the_developer_role() -> None:
     sent, _ = run_quirk(
         "instructions_to_system", InstructionsToSystemOptions(role="developer"), instructions="Be brief.", input=[]

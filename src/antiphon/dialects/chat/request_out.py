@@ -124,7 +124,7 @@ def request_from_hub(request: Request, wire: ChatWire = ChatWire()) -> tuple[byt
         stream=UNSET if request.stream is None else request.stream,
         stream_options=_stream_options(request, wire, losses),
     )
-    extra = _extra_from_hub(request, body, wire, losses)
+    extra = _extra_from_hub(request, body, wire, search_options(request) if forced else tools.search_options, losses)
     return append_members(ENCODER.encode(body), extra), losses
 
 
@@ -174,11 +174,12 @@ def _forced_call_format(
 
 
 class _OfferedTools(Struct, frozen=True):
-    """Encoded tools, their wire names, and their losses."""
+    """Encoded tools, their wire names, their losses, and the options of a web search among them."""
 
     names: Collection[str]
     encoded_tools: Raw | UnsetType
     losses: Losses
+    search_options: Raw | None = None
 
 
 def _offer_tools(request: Request, names: ToolNames, wire: ChatWire) -> _OfferedTools:
@@ -189,7 +190,8 @@ def _offer_tools(request: Request, names: ToolNames, wire: ChatWire) -> _Offered
         why = "the template of the model drops tools; it can only be forced to call one"
         report_tool_loss(request, losses, "the tools", why)
         tools = {}
-    return _OfferedTools(frozenset(tools), Raw(ENCODER.encode(list(tools.values()))) if tools else UNSET, losses)
+    encoded_tools = Raw(ENCODER.encode(list(tools.values()))) if tools else UNSET
+    return _OfferedTools(frozenset(tools), encoded_tools, losses, search_options(request))
 
 
 def _stream_options(request: Request, wire: ChatWire, losses: Losses) -> dict[str, Any] | UnsetType:
@@ -239,13 +241,15 @@ def _budget(request: Request, wire: ChatWire) -> int | None:
     return token_budget(request) if wire.reasoning_budget else None
 
 
-def _extra_from_hub(request: Request, body: RequestOut, wire: ChatWire, losses: Losses) -> dict[str, Raw]:
-    """Return the unknown fields to send: those of chat clients, and those that the profile lists."""
+def _extra_from_hub(
+    request: Request, body: RequestOut, wire: ChatWire, options: Raw | None, losses: Losses
+) -> dict[str, Raw]:
+    """Return the unknown fields to send: those of chat clients, those that the profile lists, and the options of a web
+    search."""
     extra_fields: dict[str, Raw] = {}
     budget = _budget(request, wire)
     if budget is not None and REASONING_SETTINGS not in (request.extra or {}):
         extra_fields["reasoning"] = Raw(b'{"max_tokens":%d}' % budget)
-    options = search_options(request) if request.tools else None
     if options is not None:
         extra_fields[SEARCH_OPTIONS] = options
     if wire.token_bias:

@@ -7,7 +7,7 @@ Nothing of it can be lost in translation. `common/history` handles all other con
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast, final
+from typing import final
 
 from msgspec import Struct
 
@@ -40,56 +40,44 @@ def plain_history(items: list[ItemParam]) -> list[PlainMessage | PlainCalls] | N
     outputs: list[str] = []
     ids: set[str] = set()
     for item in items:
-        kind = type(item)
-        if kind is FunctionCallOutputParam:
-            output = cast(FunctionCallOutputParam, item)
-            index = len(outputs)
-            if (
-                index == len(calls)
-                or calls[index].call_id != output.call_id
-                or type(output.output) is not str
-                or output.extra
-            ):
+        if type(item) is MessageParam:
+            text = plain_text(item.content)
+            if calls or not text or text.isspace() or item.extra or item.phase:
                 return None
-            outputs.append(output.output)
-            continue
-        if outputs:
-            if len(outputs) != len(calls):
-                return None  # another item between a call and its output
-            turns.append(PlainCalls(assistant_text, calls, outputs))
-            assistant_text, calls, outputs = None, [], []
-        if kind is FunctionCallParam:
-            call = cast(FunctionCallParam, item)
-            if not turns or call.extra or call.namespace or call.call_id in ids:
-                return None
-            ids.add(call.call_id)
-            calls.append(call)
-        elif kind is MessageParam and not calls:
-            message = cast(MessageParam, item)
-            text = plain_text(message.content)
-            if not text or not text.strip() or message.extra or message.phase:
-                return None
-            if message.role == "user" and not _is_after_user(turns, assistant_text):
+            if item.role == "user":
                 if assistant_text is not None:
                     turns.append(PlainMessage(False, assistant_text))
                     assistant_text = None
+                elif turns and type(turns[-1]) is PlainMessage:
+                    return None  # the message continues another one of the user
                 turns.append(PlainMessage(True, text))
-            elif message.role == "assistant" and turns and assistant_text is None:
+            elif item.role == "assistant" and turns and assistant_text is None:
                 assistant_text = text
             else:
                 return None
+        elif type(item) is FunctionCallParam:
+            if outputs or not turns or item.extra or item.namespace or item.call_id in ids:
+                return None
+            ids.add(item.call_id)
+            calls.append(item)
+        elif type(item) is FunctionCallOutputParam:
+            is_next = len(outputs) < len(calls) and calls[len(outputs)].call_id == item.call_id
+            if not is_next or type(item.output) is not str or item.extra:
+                return None
+            outputs.append(item.output)
+            if len(outputs) == len(calls):
+                turns.append(PlainCalls(assistant_text, calls, outputs))
+                assistant_text, calls, outputs = None, [], []
         else:
             return None
-    if len(outputs) != len(calls) or (assistant_text is not None and not calls):
+    if calls or assistant_text is not None:
         return None
-    if calls:
-        turns.append(PlainCalls(assistant_text, calls, outputs))
     return turns or None
 
 
 def plain_text(content: str | Sequence[ContentParam]) -> str | None:
     """The text of content that is one text part without extra fields, else None."""
-    if isinstance(content, str):
+    if type(content) is str:
         return content
     if len(content) == 1:
         part = content[0]
@@ -98,8 +86,3 @@ def plain_text(content: str | Sequence[ContentParam]) -> str | None:
         if type(part) is OutputTextParam and not (part.annotations or part.logprobs or part.extra):
             return part.text
     return None
-
-
-def _is_after_user(turns: list[PlainMessage | PlainCalls], assistant_text: str | None) -> bool:
-    """Whether the last turn is a message of the user, which another user message would continue."""
-    return assistant_text is None and bool(turns) and type(turns[-1]) is PlainMessage

@@ -138,6 +138,7 @@ class Relay:
         self._encode_frame = encode_frame
         self._queue: deque[_QueuedFrame] = deque()
         self._queue_size = 0
+        self._final_frames: list[_QueuedFrame] = []  # since the last content
         self._position = content.position()  # after the last frame that was sent
         self._translation: list[bytes] = []  # of the queued frames
         self._call_numbers: dict[int, int] = {}  # of hub calls, by output index
@@ -213,14 +214,18 @@ class Relay:
         if content and UNREADABLE not in content:
             # Some servers repeat the finish reason in every frame; only the last one ends the answer.
             self._has_finish_reason = False
-            for queued in self._queue:
+            for queued in self._final_frames:
                 queued.is_final = False
+            self._final_frames.clear()
         self._has_finish_reason = self._has_finish_reason or FINISH in pieces
         if not frame.data.isascii():  # some clients treat more characters than LF as line ends
             frame = sse.Frame(frame.event, escape_line_ends(frame.data))
         data = self._encode_frame(frame)
         is_final = is_last or FINISH in pieces or (EMPTY_FINISH in pieces and not content)
-        self._queue.append(_QueuedFrame(data, content, is_final, self._content.position()))
+        queued = _QueuedFrame(data, content, is_final, self._content.position())
+        self._queue.append(queued)
+        if is_final:
+            self._final_frames.append(queued)
         self._queue_size += len(data)
 
     def _hub_pieces(self, event: StreamEvent | TextRun) -> list[Piece]:

@@ -70,7 +70,9 @@ class ResponseNormalizer:
         self.writer = ResponseWriter(initial_response, self.events.append, stamps)
         self._new_id = stamps.new_id
         self._wire = wire
-        self.content = ItemContent(self.writer, self.losses, wire.maker, stamps.new_id)
+        reasoning = initial_response.reasoning
+        wants_summary = reasoning is not None and reasoning.summary is not None
+        self.content = ItemContent(self.writer, self.losses, wire.maker, stamps.new_id, wants_summary=wants_summary)
         self.form = ServerForm(request, initial_response, wire, self.content.seal)
         self.item_of_event: UpstreamItem | None = None  # the item of the event that is being read
         self._max_output_tokens = request.max_output_tokens or None
@@ -331,6 +333,8 @@ class ResponseNormalizer:
             item.freeform_input = FreeformInput() if called.kind == "custom" else None
         announce = self.writer.open_custom_call if called.kind == "custom" else self.writer.open_call
         announce(item.key, name=called.name, namespace=called.namespace, call_id=item.call_id or "", id=item.id)
+        if item.freeform_input is None:
+            item.pieces = self.writer.call_pieces(item.key)
 
     def _record_hub_position(self, item: UpstreamItem) -> None:
         """Store the hub's id and output index of the item that was announced last."""
@@ -365,6 +369,7 @@ class ResponseNormalizer:
         else:
             self.content.merge_final_form(item, server_item)
             self.content.end_freeform_input(item)
+            self.content.end_summary(item)
             self.content.keep_extra_fields(item, raw)
         item.has_final_form = True
         if server_item.status == ItemStatus.INCOMPLETE or self._wire.cut == "by_usage":
@@ -405,6 +410,7 @@ class ResponseNormalizer:
         self._announce_remaining_items()
         for item in self.tracker.items:
             self.content.end_freeform_input(item)
+            self.content.end_summary(item)
         self._close_unsettled(status)
 
     def _merge_listed_items(self, output: list[Raw]) -> None:

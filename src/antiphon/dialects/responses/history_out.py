@@ -78,9 +78,11 @@ class InputRewriter:
         self._tools = tools
         self._accepts_marks = accepts_marks
         self._outputs_as_parts = False
+        self._shows_content_as_summary = False  # the client asked for summaries
 
     def rewrite(self, request: Request, items: list[ItemParam]) -> Request:
         self._outputs_as_parts = self._accepts_marks and has_cache_marks(items, CACHE_CONTROL)
+        self._shows_content_as_summary = bool(request.reasoning and request.reasoning.summary)
         placed_items: list[_Placed] = []
         for index, item in enumerate(items):
             path = f"input[{index}]"
@@ -254,6 +256,8 @@ class InputRewriter:
             if item.content:
                 self._losses.add(f"{path}.content", "the text of earlier reasoning", "its sealed form is sent")
                 item = replace(item, content=UNSET)
+        elif self._shows_content_as_summary:
+            item = summary_as_content(item)
         return self._without_bookkeeping(item, path)
 
     def _unseal(self, item: ReasoningParam, path: str) -> ReasoningParam | None:
@@ -316,6 +320,15 @@ def without_foreign_members(shape: T, path: str, losses: Losses) -> T:
         return shape
     report_unknown_fields(Shape(extra=foreign), path, losses)
     return replace(shape, extra={name: raw for name, raw in extra.items() if name not in foreign} or UNSET)
+
+
+def summary_as_content(item: ReasoningParam) -> ReasoningParam:
+    """RSN-4: return open reasoning, which the client got as its summary, as content. Reasoning with encrypted content
+    stays as it is: the server reads its own encrypted form."""
+    texts = [ReasoningText(text=part.text, extra=part.extra) for part in item.summary if isinstance(part, SummaryText)]
+    if item.content or item.encrypted_content or not texts or len(texts) < len(item.summary):
+        return item
+    return replace(item, content=[*texts], summary=[])
 
 
 def _is_empty(message: MessageParam) -> bool:

@@ -3,6 +3,10 @@
 If a `done` event or the terminal event extends the streamed text, the rest is written as a last delta. If it
 contradicts the streamed text, the text stays, because the client has it already, and the contradiction is reported as a
 loss. `answer_in` decides which item an event belongs to, and when an item is announced and closed.
+
+RSN-4: if the client asked for a summary, an item whose reasoning text comes before any summary gives this text as its
+summary. If the server sends a summary of the item later, it is added at the end of the item, unless it repeats the
+text. An item that starts with a summary keeps both as they are.
 """
 
 from __future__ import annotations
@@ -31,6 +35,7 @@ from antiphon.dialects.responses.response_wire import (
     ServerPart,
     annotation_to_hub,
     decode_parts,
+    decode_struct,
     decode_value,
     item_to_hub,
     logprobs_to_hub,
@@ -48,11 +53,20 @@ from antiphon.protocol.writer import ResponseWriter
 class ItemContent:
     """Writes the content of the items of one response. Each item was announced to the client before."""
 
-    def __init__(self, writer: ResponseWriter, losses: Losses, maker: str, new_id: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        writer: ResponseWriter,
+        losses: Losses,
+        maker: str,
+        new_id: Callable[[str], str],
+        *,
+        wants_summary: bool,
+    ) -> None:
         self._writer = writer
         self._losses = losses
         self._maker = maker
         self._new_id = new_id
+        self._wants_summary = wants_summary
 
     # Events of the server
 
@@ -84,9 +98,7 @@ class ItemContent:
     def on_part_done(self, item: UpstreamItem, text_kind: TextKind, index: int | None, server_part: ServerPart) -> None:
         part = item.part_at(text_kind, index)
         self._complete_part(item, part, server_part)
-        if not part.is_closed:
-            self._writer.end_part(item.key, PART_CLASS_OF_TEXT[text_kind], part.key)
-            part.is_closed = True
+        self._end_part(item, part)
 
     def on_annotation(self, item: UpstreamItem, index: int | None, raw: Raw) -> None:
         """Add a citation (STR-11)."""
@@ -97,8 +109,8 @@ class ItemContent:
             self._add_annotation(item, part, raw)
 
     def on_arguments_delta(self, item: UpstreamItem, delta: str) -> None:
-        item.pieces.append(delta)
         if item.freeform_input is not None:
+            item.pieces.append(delta)
             self._writer.count_bytes(len(delta))
             self._writer.add_custom_input(item.key, item.freeform_input.feed(delta))
         elif item.kind == "custom":
@@ -108,7 +120,7 @@ class ItemContent:
 
     def on_arguments_done(self, item: UpstreamItem, whole: str | None) -> None:
         """STR-9, STR-6: write the rest of a call's arguments or input."""
-        streamed = "".join(item.pieces)
+        streamed = item.pieces.join()
         if not whole or whole == streamed:
             return
         if item.has_final_form or not whole.startswith(streamed):
@@ -120,6 +132,26 @@ class ItemContent:
             )
         else:
             self.on_arguments_delta(item, whole[len(streamed) :])
+
+    # Summaries
+
+    def gives_content_as_summary(self, item: UpstreamItem) -> bool:
+        """RSN-4: whether the client gets the reasoning text of the item as its summary. The first call decides."""
+        if self._wants_summary and not item.content_is_summary:
+            item.content_is_summary = item.kind == "reasoning" and not _has_own_summary(item)
+        return item.content_is_summary
+
+    def end_summary(self, item: UpstreamItem) -> None:
+        """RSN-4: add the server's own summary, which came after the text that is the summary."""
+        if not item.content_is_summary or item.has_final_form:
+            return
+        text_parts, own_parts = item.parts_of_kind("reasoning"), item.parts_of_kind("summary")
+        texts = [part.text for part in text_parts]
+        for part in text_parts:
+            self._end_part(item, part)
+        for part in own_parts:
+            if part.text and part.text not in (*texts, "".join(texts)):
+                self._writer.add_summary(item.key, part.text, part_key=part.key)
 
     # Final forms
 
@@ -197,7 +229,10 @@ class ItemContent:
     def _write(
         self, item: UpstreamItem, part: UpstreamPart, text: str, logprobs: list[ServerLogProb] | None = None
     ) -> None:
-        part.pieces.append(text)
+        if part.kind == "summary" and item.content_is_summary:
+            self._writer.count_bytes(len(text))
+            part.pieces.append(text)
+            return  # `end_summary` writes it
         key = item.key
         match part.kind:
             case "text":
@@ -206,11 +241,22 @@ class ItemContent:
             case "refusal":
                 self._writer.add_refusal(key, text, part_key=part.key)
             case "reasoning":
-                self._writer.add_reasoning(key, text, part_key=part.key)
+                if self.gives_content_as_summary(item):
+                    self._writer.add_summary(key, text, part_key=part.key)
+                else:
+                    self._writer.add_reasoning(key, text, part_key=part.key)
             case "summary":
                 self._writer.add_summary(key, text, part_key=part.key)
             case _ as never:
                 assert_never(never)
+        part.pieces = self._writer.part_pieces(key, _part_class(item, part), part.key)
+
+    def _end_part(self, item: UpstreamItem, part: UpstreamPart) -> None:
+        if part.is_closed:
+            return
+        part.is_closed = True
+        if part.kind != "summary" or not item.content_is_summary:
+            self._writer.end_part(item.key, _part_class(item, part), part.key)
 
     def _complete_part(self, item: UpstreamItem, part: UpstreamPart, server_part: ServerPart) -> None:
         whole = (server_part.refusal if part.kind == "refusal" else server_part.text) or ""
@@ -258,6 +304,17 @@ class ItemContent:
     def seal(self, content: str, id: str | None) -> str:
         """RSN-2: seal the content together with the item id, so that the same server can get both back."""
         return seal_reasoning(self._maker, {"encrypted_content": content} | ({"id": id} if id else {}))
+
+
+def _has_own_summary(item: UpstreamItem) -> bool:
+    """Whether the server sent a part of a summary, alone or in the item that it announced."""
+    announced = decode_struct(item.added_raw, ServerItem).summary if item.added_raw is not None else ABSENT_JSON
+    return any(part.kind == "summary" for part in item.parts) or bool(decode_parts(announced))
+
+
+def _part_class(item: UpstreamItem, part: UpstreamPart) -> PartKind:
+    """The kind of part that the client gets."""
+    return SummaryText if item.content_is_summary else PART_CLASS_OF_TEXT[part.kind]
 
 
 def _path_of(part: UpstreamPart) -> str:

@@ -29,22 +29,22 @@ class UpstreamPart:
         self.key = key
         self.kind: TextKind = text_kind
         self.index = index  # the server's index
-        self.pieces = TextPieces()
+        self.pieces = TextPieces()  # those of the writer once the part is written
         self.annotation_count = 0
         self.has_logprobs = False
         self.is_closed = False
 
     @property
     def text(self) -> str:
-        return "".join(self.pieces)
+        return self.pieces.join()
 
 
 class UpstreamItem:
     """An item of the server, and what was received of it so far."""
 
     __slots__ = (
-        "added_raw", "announced_by_server", "announced_form", "announced_to_client", "call_id", "done_raw",
-        "final_form", "finished_by_server", "freeform_input", "has_changing_id",
+        "added_raw", "announced_by_server", "announced_form", "announced_to_client", "call_id", "content_is_summary",
+        "done_raw", "final_form", "finished_by_server", "freeform_input", "has_changing_id",
         "has_confirmed_id", "has_final_form", "hub_id", "hub_index", "id", "key", "kind", "name", "namespace", "parts",
         "pending_actions", "phase", "pieces", "type",
     )  # fmt: skip
@@ -74,7 +74,8 @@ class UpstreamItem:
         self.hub_id = ""
         self.hub_index = -1
         self.parts: list[UpstreamPart] = []
-        self.pieces = TextPieces()  # arguments or input of a call
+        self.content_is_summary = False  # the client gets its reasoning text as its summary
+        self.pieces = TextPieces()  # arguments or input of a call; those of the writer, except for free-form input
         self.freeform_input: FreeformInput | None = None  # for a custom tool that is called as a function
 
     def parts_of_kind(self, *text_kinds: TextKind) -> list[UpstreamPart]:
@@ -261,7 +262,7 @@ def _agrees_with_streamed(item: UpstreamItem, server_item: ServerItem) -> bool:
             if item.call_id and server_item.call_id:
                 return item.call_id == server_item.call_id
             whole = text_or_json(server_item.arguments if item.kind == "call" else server_item.input) or ""
-            return item.name in (None, server_item.name) and whole.startswith("".join(item.pieces))
+            return item.name in (None, server_item.name) and whole.startswith(item.pieces.join())
         case "whole":
             return item.type == server_item.type
         case _ as never:

@@ -82,13 +82,14 @@ class ServerForm:
 
     def item(self, ours: Item, raw: Raw) -> Item:
         """The item in the form of the server's item."""
-        members = decode_members(raw)
+        members: Members | None = decode_members(raw)
         if members is None or not _has_type_of(ours, members):
             return ours
         rules = ITEM_RULES.get(type(ours))
         if rules is None:
             return _take_status(ours, members)
-        if type(ours) is Reasoning:
+        if isinstance(ours, Reasoning):
+            members = _as_summary_item(ours, members)
             id = string_or_number(members.get("id", NULL)) or ours.id
             rules = rules | {"encrypted_content": lambda value, raw: self._take_sealed(id, value, raw)}
         return cast(Item, _take_members(cast(Shape, ours), members, rules))
@@ -225,6 +226,26 @@ def _has_type_of(ours: Any, members: Members) -> bool:
     return tag is None or "type" not in members or msgspec.json.decode(members["type"]) == tag
 
 
+def as_summary_event(members: Members) -> dict[str, Raw]:
+    """The members of an event about open reasoning, as those of the event about the summary (RSN-4)."""
+    renamed = {name: raw for name, raw in members.items() if name != "content_index"}
+    return renamed | ({"part": _as_summary_part(members["part"])} if "part" in members else {})
+
+
+def _as_summary_item(ours: Reasoning, members: Members) -> Members:
+    """The members of an item with its content as its summary, if the client gets it so (RSN-4)."""
+    forms = _decode_list(members.get("content"))
+    if ours.content or not forms or len(forms) != len(ours.summary) or _decode_list(members.get("summary")):
+        return members
+    parts = Raw(msgspec.json.encode([_as_summary_part(form) for form in forms]))
+    return {**{name: raw for name, raw in members.items() if name != "content"}, "summary": parts}
+
+
+def _as_summary_part(raw: Raw) -> Raw:
+    members = decode_members(raw)
+    return raw if members is None else Raw(msgspec.json.encode({**members, "type": SUMMARY_TYPE}))
+
+
 def decode_members(raw: bytes | Raw) -> dict[str, Raw] | None:
     """The members of an object; None if it is none."""
     try:
@@ -341,6 +362,7 @@ def _take_emptiness(ours: Any, raw: Raw | None) -> Any:
 
 
 NULL: Final = Raw(b"null")
+SUMMARY_TYPE: Final = Raw(b'"summary_text"')
 NO_RULES: Final[dict[str, TakeMember]] = {}
 #: The gateway's state: it stores and continues responses, and routes models.
 GATEWAY_MEMBERS: Final = (

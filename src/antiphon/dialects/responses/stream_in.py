@@ -38,11 +38,24 @@ from antiphon.dialects.responses.response_wire import (
     require_valid_json,
     text_or_json,
 )
-from antiphon.dialects.responses.server_form import decode_members
+from antiphon.dialects.responses.server_form import as_summary_event, decode_members
 from antiphon.dialects.responses.wire import ResponsesWire
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.protocol.codec import check_nesting, with_nesting_limit
-from antiphon.protocol.events import REASONING_TEXT_EVENTS, TYPE_OF_EVENT, DeltaEvent, StreamEvent
+from antiphon.protocol.events import (
+    REASONING_TEXT_EVENTS,
+    TYPE_OF_EVENT,
+    ContentPartAdded,
+    ContentPartDone,
+    DeltaEvent,
+    ReasoningDelta,
+    ReasoningDone,
+    StreamEvent,
+    SummaryPartAdded,
+    SummaryPartDone,
+    SummaryTextDelta,
+    SummaryTextDone,
+)
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.output_limits import OutputLimits
 from antiphon.protocol.request import Request
@@ -72,6 +85,7 @@ class EventsToHub:
         self._write_functions: dict[TextKind, Callable[..., None]] = {
             "text": writer.add_text,
             "reasoning": writer.add_reasoning,
+            "summary": writer.add_summary,
         }
         self._surrogates = SurrogateJoiner()
         self._split_deltas: dict[
@@ -103,7 +117,6 @@ class EventsToHub:
         target = self._text_targets.get((event.type, event.item_id, event.output_index, event.content_index))
         if target is not None and event.delta and not event.logprobs:  # the hot path of every stream
             write, key, part = target
-            part.pieces.append(event.delta)
             write(key, event.delta, part_key=part.key)
             if event.obfuscation is not None:
                 self._events[-1] = replace(self._events[-1], obfuscation=event.obfuscation)
@@ -189,10 +202,12 @@ class EventsToHub:
         item = self._normalizer.item_of_event
         kind = HUB_EVENTS.get(event.type or "")
         place: EventPlace | None = None
+        members = decode_members(frame.data) if kind is not None else None
         if kind is not None:
             index = event.content_index if event.summary_index is None else event.summary_index
+            if item is not None and item.content_is_summary and kind in SUMMARY_EVENT_OF:
+                kind, members = SUMMARY_EVENT_OF[kind], members and as_summary_event(members)
             place = kind, item.key if item is not None else None, index
-        members = decode_members(frame.data) if place is not None else None
         if place is not None and members is not None:
             self._forms[place] = members
         events = [
@@ -249,6 +264,8 @@ class EventsToHub:
             self._on_text_done(TEXT_KIND_OF_DONE[kind], event)
         elif kind in IGNORED_EVENTS:
             return
+        elif kind in REASONING_PARTS and self._is_part_of_summary(event):
+            REASONING_PARTS[kind](self, event)
         elif kind:
             self._forward_event(kind, event, frame)
         elif decode_error(event.error) is not None:
@@ -338,11 +355,12 @@ class EventsToHub:
         item = self._apply_to_part(
             text_kind, event, self._normalizer.content.on_delta, event.delta or "", event.logprobs
         )
-        if text_kind in self._write_functions and item is not None and item.announced_to_client:
+        if text_kind in ("text", "reasoning") and item is not None and item.announced_to_client:
             part = item.part_at(text_kind, event.content_index)
             if not part.is_closed:
                 target_key = (event.type, event.item_id, event.output_index, event.content_index)
-                self._text_targets[target_key] = self._write_functions[text_kind], item.key, part
+                written_kind: TextKind = "summary" if item.content_is_summary else text_kind
+                self._text_targets[target_key] = self._write_functions[written_kind], item.key, part
 
     def _on_text_done(self, text_kind: TextKind, event: ServerEvent) -> None:
         server_part = ServerPart(text=event.text, refusal=event.refusal, logprobs=event.logprobs)
@@ -376,6 +394,11 @@ class EventsToHub:
             self._normalizer.on_call_name(item, event.name)
 
     # Everything else
+
+    def _is_part_of_summary(self, event: ServerEvent) -> bool:
+        """RSN-4: whether an event about a part of open reasoning is about the summary that the client gets."""
+        item = self._normalizer.tracker.find_of_any_kind(event.item_id, event.output_index)
+        return item is not None and self._normalizer.content.gives_content_as_summary(item)
 
     def _forward_event(self, kind: str, event: ServerEvent, frame: sse.Frame) -> None:
         """ITEM-5: forward events of unknown type, such as the progress of hosted tools."""
@@ -421,6 +444,13 @@ HUB_EVENTS: Final[dict[str, type]] = {name: kind for kind, name in TYPE_OF_EVENT
     if kind_name == hub_name
 }
 DELTA_CLASSES: Final = frozenset(DeltaEvent.__args__)
+#: The events of open reasoning that a client gets as its summary (RSN-4).
+SUMMARY_EVENT_OF: Final[dict[type, type]] = {
+    ContentPartAdded: SummaryPartAdded,
+    ReasoningDelta: SummaryTextDelta,
+    ReasoningDone: SummaryTextDone,
+    ContentPartDone: SummaryPartDone,
+}
 IGNORED_EVENTS: Final = frozenset({"ping", "keepalive"})  # keep-alive events without content
 END_STATUSES: Final = frozenset({"incomplete", "failed", "cancelled"})
 ITEM_KIND_OF_TEXT: Final[dict[TextKind, ItemKind]] = {
@@ -478,4 +508,9 @@ HANDLERS: Final[dict[str, Callable[[EventsToHub, ServerEvent], None]]] = {
     "response.function_call_arguments.done": EventsToHub._on_arguments_done,
     "response.custom_tool_call_input.delta": EventsToHub._on_input_delta,
     "response.custom_tool_call_input.done": EventsToHub._on_input_done,
+}
+#: Some servers name the events of the parts of open reasoning so.
+REASONING_PARTS: Final[dict[str, Callable[[EventsToHub, ServerEvent], None]]] = {
+    "response.reasoning_part.added": EventsToHub._on_part_added,
+    "response.reasoning_part.done": EventsToHub._on_part_done,
 }

@@ -34,7 +34,7 @@ from antiphon.protocol.events import (
     TextRun,
     UnknownEvent,
 )
-from antiphon.protocol.items import Item, ItemParam, ReasoningParam
+from antiphon.protocol.items import Item, ItemParam, Reasoning, ReasoningParam
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response, Usage
@@ -207,7 +207,7 @@ def unseal_item(item: _I) -> _I:
 
 def unseal_response(response: Response) -> Response:
     """The response with its items as the server sent them."""
-    if not any(isinstance(item, ReasoningParam) and item.encrypted_content for item in response.output):
+    if Reasoning not in map(type, response.output):
         return response
     return replace(response, output=[unseal_item(item) for item in response.output])
 

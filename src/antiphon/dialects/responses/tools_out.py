@@ -185,13 +185,17 @@ class FlatTools:
                     call_id=item.call_id,
                     name=self._names.wire_name(key_of_call(item)),
                     arguments=freeform_tools.wrap_input(item.input),
-                    id=item.id,
+                    id=_function_id(item.id),
                     status=item.status,
                     extra=item.extra,
                 )
             case CustomToolCallOutputParam():
                 return FunctionCallOutputParam(
-                    call_id=item.call_id, output=item.output, id=item.id, status=item.status, extra=item.extra
+                    call_id=item.call_id,
+                    output=item.output,
+                    id=_function_id(item.id),
+                    status=item.status,
+                    extra=item.extra,
                 )
             case _ if isinstance(item, ToolSearchCall | ToolSearchOutput | CompactionTrigger | HostedItem):
                 self._losses.add(path, f"an item of type {type_of(item)!r}", "the server supports only functions")
@@ -266,3 +270,9 @@ class FlatTools:
     def _report_deferred(self, tool: FunctionToolParam | CustomTool, path: str) -> None:
         if tool.defer_loading:
             self._losses.add(f"{path}.defer_loading", "deferred loading of the tool", "every tool is offered at once")
+
+
+def _function_id(id: str | None | UnsetType) -> str | UnsetType:
+    """The id of an item that is sent as a function's. The prefix of an id is the type of its item, so another one would
+    be refused."""
+    return id if isinstance(id, str) and id.startswith("fc") else UNSET

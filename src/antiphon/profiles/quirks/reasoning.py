@@ -36,12 +36,17 @@ def open_reasoning(request: Request, losses: Losses, _options: NoOptions) -> Req
     """For servers that accept reasoning only as plain text: a summary replaces missing text; items that are only sealed
     are left out."""
 
+    shows_content_as_summary = bool(request.reasoning and request.reasoning.summary)
+
     def change(path: str, item: ItemParam) -> ItemParam | None:
         if not isinstance(item, ReasoningParam) or item.content:
             return item
         text = content_as_text(item.summary, f"{path}.summary", losses, separator="\n\n")
         if text:
-            losses.add(f"{path}.summary", "the form of a reasoning summary", "the server accepts only reasoning text")
+            if not shows_content_as_summary or item.encrypted_content:  # RSN-4: else the text was its content
+                losses.add(
+                    f"{path}.summary", "the form of a reasoning summary", "the server accepts only reasoning text"
+                )
             return replace(item, content=[ReasoningText(text=text)], summary=[])
         losses.add(path, "earlier reasoning", "it has no text")
         return None
