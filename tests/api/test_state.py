@@ -170,6 +170,7 @@ def test_store_false_writes_nothing_to_storage() -> None:
     failed."""
     with lab() as here:
         first = here.told("One")
+        until(lambda: has_swept(here))
         before = storage_snapshot(here)
         gate = Gate()
         here.told("Two", store=False)
@@ -190,6 +191,14 @@ def test_store_false_writes_nothing_to_storage() -> None:
         assert here.refused("Seven", previous_response_id=unknown["id"])["code"] == "previous_response_not_found"
         assert here.get(unknown["id"]).status_code == 404
         assert unknown["store"] is False
+
+
+def has_swept(here: Lab) -> bool:
+    """True after retention has saved when it looked: once at the start, then every minute."""
+    with apsw.Connection(str(database_of(here.gateway)), flags=apsw.SQLITE_OPEN_READONLY) as db:
+        rows = list(db.execute("SELECT looked_at FROM retention"))
+    db.close()
+    return bool(rows)
 
 
 def storage_snapshot(here: Lab) -> tuple[list[Any], list[bytes]]:

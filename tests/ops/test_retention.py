@@ -20,9 +20,9 @@ from antiphon.errors import StorageUnavailable
 from antiphon.ops import retention
 from antiphon.ops.logger import Logger
 from antiphon.ops.maintenance import MaintenanceTasks
-from antiphon.ops.retention import ClockWatch, delete_expired, run_retention
+from antiphon.ops.retention import HOLD, delete_expired, run_retention
 from antiphon.store.conversations import ConversationEntry, StoredConversation
-from antiphon.store.interface import Store
+from antiphon.store.interface import RetentionState, Store
 from antiphon.store.sqlite.store import SqliteStore
 from antiphon.store.usage import UsageRow
 from antiphon.testing import ChatServer
@@ -60,12 +60,12 @@ def test_expired_responses_are_deleted(place: OpenStore) -> None:
             await keep(
                 store, *((f"old_{n}", None, 31 + n) for n in range(10)), *((f"new_{n}", None, n) for n in range(10))
             )
-            assert await delete_expired(store, StoreConfig(retention_days=30)) == (10, 0)
+            assert await delete_expired(store, StoreConfig(retention_days=30), NOW) == (10, 0)
             stats = await store.stats()
             assert (stats.responses, stats.items) == (10, 10)
             assert await left(store, "old_0", "old_9", "new_0", "new_9") == ["new_0", "new_9"]
-            assert await delete_expired(store, StoreConfig(retention_days=30)) == (0, 0)
-            assert await delete_expired(store, StoreConfig(retention_days=4.5)) == (5, 0)
+            assert await delete_expired(store, StoreConfig(retention_days=30), NOW) == (0, 0)
+            assert await delete_expired(store, StoreConfig(retention_days=4.5), NOW) == (5, 0)
 
     asyncio.run(go())
 
@@ -80,8 +80,8 @@ def test_expired_conversations_are_deleted_if_configured(place: OpenStore) -> No
                 await store.create_conversation("anna", made, [ConversationEntry(id="a", item=b"{}")])
             assert await store.add_entries("anna", "conv_9", [ConversationEntry(id="b", item=b"{}")])
             assert await store.update_conversation("anna", "conv_8", b'{"a":"b"}')
-            assert await delete_expired(store, StoreConfig(retention_days=1)) == (0, 0)
-            assert await delete_expired(store, StoreConfig(conversation_days=29.5)) == (0, 4)
+            assert await delete_expired(store, StoreConfig(retention_days=1), NOW) == (0, 0)
+            assert await delete_expired(store, StoreConfig(conversation_days=29.5), NOW) == (0, 4)
             ids = [f"conv_{number}" for number in range(10)]
             there = [id for id in ids if await store.get_conversation("anna", id) is not None]
             assert there == ["conv_0", "conv_1", "conv_2", "conv_3", "conv_8", "conv_9"]
@@ -101,7 +101,7 @@ def test_usage_is_deleted_with_the_retention_of_responses(place: OpenStore) -> N
             await store.add_usage(
                 [UsageRow(day=today - days, owner="anna", model="m", upstream="lab") for days in (0, 29, 32)]
             )
-            await delete_expired(store, StoreConfig(retention_days=30))
+            await delete_expired(store, StoreConfig(retention_days=30), NOW)
             assert [row.day for row in await store.get_usage(since=0, until=today)] == [today - 29, today]
 
     asyncio.run(go())
@@ -111,9 +111,9 @@ def test_responses_over_the_maximum_number_are_deleted_oldest_first(place: OpenS
     async def go() -> None:
         async with place() as store:
             await keep(store, *((f"r{n}", None, 20 - n) for n in range(20)))
-            assert await delete_expired(store, StoreConfig(max_responses=8)) == (12, 0)
+            assert await delete_expired(store, StoreConfig(max_responses=8), NOW) == (12, 0)
             assert await left(store, *(f"r{n}" for n in range(20))) == [f"r{n}" for n in range(12, 20)]
-            assert await delete_expired(store, StoreConfig()) == (0, 0)
+            assert await delete_expired(store, StoreConfig(), NOW) == (0, 0)
 
     asyncio.run(go())
 
@@ -128,14 +128,14 @@ def test_chain_is_deleted_only_as_a_whole(place: OpenStore, config: StoreConfig)
         async with place() as store:
             chain = [(f"c{n}", f"c{n - 1}" if n else None, 50.0 - n) for n in range(10)]
             await keep(store, *chain, ("last", "c9", 0.0), ("alone", None, 45.0))
-            assert await delete_expired(store, config) == (1, 0)
+            assert await delete_expired(store, config, NOW) == (1, 0)
             assert await read_chain(store, "anna", "last") == join_chain(
                 *(record(id) for id, _, _ in chain), record("last")
             )
             assert await left(store, "alone") == []
             assert await store.delete("anna", "last")
             await keep(store, ("other", None, 0.0))
-            assert await delete_expired(store, config) == (10, 0)
+            assert await delete_expired(store, config, NOW) == (10, 0)
             assert (await store.stats()).responses == 1
 
     asyncio.run(go())
@@ -159,6 +159,12 @@ class Ill:
 
     async def newest_time(self) -> int | None:
         return await self._store.newest_time()
+
+    async def retention_state(self) -> RetentionState | None:
+        return await self._store.retention_state()
+
+    async def save_retention_state(self, state: RetentionState) -> None:
+        await self._store.save_retention_state(state)
 
 
 def test_sweep_is_retried_after_a_storage_failure(place: OpenStore) -> None:
@@ -214,6 +220,11 @@ def test_internal_error_does_not_end_retention() -> None:
         async def newest_time(self) -> None:
             return None
 
+        async def retention_state(self) -> None:
+            return None
+
+        async def save_retention_state(self, state: RetentionState) -> None: ...
+
         async def prune(self, **_: object) -> int:
             self.swept += 1
             if self.swept == 1:
@@ -233,37 +244,78 @@ def test_internal_error_does_not_end_retention() -> None:
     assert "RuntimeError: odd" in asyncio.run(within())
 
 
-def test_nothing_is_deleted_after_a_jump_of_the_clock(place: OpenStore) -> None:
-    """The first sweep after the jump deletes nothing, and says so; so does the first sweep of a process whose clock is far
-    from the newest response."""
+async def sweep(store: Store, *times: float, config: StoreConfig) -> list[dict[str, Any]]:
+    """Sweeps at these times in one process, and returns its log."""
+    log = io.StringIO()
+    logger = Logger(log, "json")
+    clock = iter(times)
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await run_retention(store, config, logger, interval=0, now=lambda: next(clock))
+    logger.flush()
+    return [msgspec.json.decode(line) for line in log.getvalue().splitlines()]
+
+
+def test_nothing_is_deleted_for_a_day_after_a_jump_of_the_clock(place: OpenStore) -> None:
+    """C5: the hold lasts across sweeps and restarts, and ends."""
+    config = StoreConfig(retention_days=29.5)
 
     async def go() -> None:
-        log = io.StringIO()
-        logger = Logger(log, "json")
-        jumps = iter([0.0, 40 * DAY, 40 * DAY])
-        sweeps = 0
-
-        def now() -> float:
-            nonlocal sweeps
-            sweeps += 1
-            return NOW + next(jumps)
-
         async with place() as store:
-            assert await store.newest_time() is None
             await keep(store, ("old", None, 29), ("new", None, 0.5))
-            assert await store.newest_time() == int(NOW - 0.5 * DAY)
-            clock = ClockWatch(now, lambda: 5.0)
-            config = StoreConfig(retention_days=29.5)
-            with pytest.raises(RuntimeError, match="StopIteration"):
-                await run_retention(store, config, logger, interval=0, clock=clock)
+            assert await sweep(store, NOW, config=config) == []
+            jumped = NOW + 40 * DAY
+            lines = await sweep(store, jumped, jumped + 60, config=config)
+            assert [(line["level"], line.get("days"), line.get("seconds_left")) for line in lines] == [
+                ("warning", 40.0, None),
+                ("warning", None, HOLD),
+            ]
+            [line] = await sweep(store, jumped + HOLD - 1, config=config)  # after a restart
+            assert line["seconds_left"] == 1
             assert await left(store, "old", "new") == ["old", "new"]
-        lines = [msgspec.json.decode(line) for line in log.getvalue().splitlines()]
-        assert [(line["level"], line["days"]) for line in lines] == [("warning", 40.0)]
-        assert lines[0]["event"].startswith("retention deletes nothing in this sweep")
+            [line] = await sweep(store, jumped + HOLD, config=config)
+            assert (line["event"], line["count"]) == ("removed responses because of their age or number", 2)
 
     asyncio.run(go())
 
 
-def test_first_look_at_the_clock_compares_it_with_the_newest_response() -> None:
-    assert ClockWatch(lambda: 100.0 + 3 * DAY, lambda: 0.0).measure_jump(100) == 3 * DAY
-    assert ClockWatch(lambda: 100.0, lambda: 0.0).measure_jump(None) == 0.0
+def test_hold_begins_again_when_the_clock_is_corrected(place: OpenStore) -> None:
+    config = StoreConfig(retention_days=29.5)
+
+    async def go() -> None:
+        async with place() as store:
+            await keep(store, ("old", None, 29.4), ("new", None, 0.5))
+            jumped = NOW + 40 * DAY
+            lines = await sweep(store, NOW, jumped, NOW + 60, NOW + 2 * 3600, config=config)
+            assert [line["days"] for line in lines if "days" in line] == [40.0, -40.0]
+            assert await left(store, "old", "new") == ["old", "new"]
+            await sweep(store, NOW + 20 * 3600, NOW + 60 + HOLD, config=config)
+            assert await left(store, "old", "new") == ["new"]
+
+    asyncio.run(go())
+
+
+def test_first_sweep_compares_the_clock_with_the_newest_response(place: OpenStore) -> None:
+    """A database of an earlier version has no time of a sweep."""
+    config = StoreConfig(retention_days=1)
+
+    async def go() -> None:
+        async with place() as store:
+            assert await store.newest_time() is None
+            assert await store.retention_state() is None
+            await keep(store, ("old", None, 4), ("new", None, 3))
+            assert await store.newest_time() == int(NOW - 3 * DAY)
+            lines = await sweep(store, NOW, config=config)
+            assert lines[0]["days"] == 3.0
+            assert await store.retention_state() == RetentionState(looked_at=NOW, held_until=NOW + HOLD)
+            assert await left(store, "old", "new") == ["old", "new"]
+
+    asyncio.run(go())
+
+
+def test_empty_store_needs_no_hold(place: OpenStore) -> None:
+    async def go() -> None:
+        async with place() as store:
+            assert await sweep(store, NOW, config=StoreConfig()) == []
+            assert await store.retention_state() == RetentionState(looked_at=NOW, held_until=0)
+
+    asyncio.run(go())

@@ -180,6 +180,47 @@ def test_failed_turn_is_a_span_with_error_and_other_requests_have_no_span() -> N
     assert before.status.status_code == failed.status.status_code == StatusCode.ERROR
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "operation"),
+    [
+        ("/v1/embeddings", {"model": "mock-1", "input": "text"}, "embeddings"),
+        ("/api/embed", {"model": "mock-1", "input": "text"}, "embeddings"),
+        ("/api/embeddings", {"model": "mock-1", "prompt": "text"}, "embeddings"),
+        ("/v1beta/models/mock-1:embedContent", {"content": {"parts": [{"text": "text"}]}}, "embeddings"),
+        (
+            "/v1beta/models/mock-1:batchEmbedContents",
+            {"requests": [{"content": {"parts": [{"text": "text"}]}}]},
+            "embeddings",
+        ),
+        ("/v1/completions", {"model": "mock-1", "prompt": "text"}, "text_completion"),
+    ],
+)
+def test_embeddings_and_completions_are_spans(path: str, body: dict[str, Any], operation: str) -> None:
+    collected = Collected(propagates=True)
+    with ChatServer() as upstream:
+        with gateway_with_telemetry(collected, one_upstream(upstream.base_url)) as gateway:
+            answer = gateway.post(body, path, traceparent=f"00-{'a' * 32}-{'b' * 16}-01")
+            assert answer.status_code == 200, answer.text
+            [span] = collected.spans(1)
+    assert span.name == f"{operation} mock-1"
+    assert attributes(span)["gen_ai.operation.name"] == operation
+    assert attributes(span)["antiphon.upstream"] == "lab"
+    assert attributes(span)["antiphon.attempts"] == 1
+    assert attributes(span)["gen_ai.usage.input_tokens"] > 0
+    assert span.context is not None
+    assert upstream.received[0].headers["traceparent"] == f"00-{'a' * 32}-{span.context.span_id:016x}-01"
+    assert collected.measures()["gen_ai.server.request.duration"][0].attributes["gen_ai.operation.name"] == operation
+
+
+def test_failed_embeddings_are_a_span_with_error() -> None:
+    collected = Collected()
+    with gateway_with_telemetry(collected, one_upstream("http://127.0.0.1:1/v1")) as gateway:
+        assert gateway.post({"model": "m", "input": "text"}, "/v1/embeddings").status_code == 502
+        [span] = collected.spans(1)
+    assert attributes(span)["error.type"] == "upstream_unavailable"
+    assert span.status.status_code == StatusCode.ERROR
+
+
 def test_telemetry_contains_no_content_and_no_keys() -> None:
     collected = Collected(propagates=True)
     with ChatServer() as chat:

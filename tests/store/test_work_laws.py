@@ -804,11 +804,11 @@ def test_acknowledged_events_survive_kill_9_and_work_is_reclaimed(run: Run) -> N
     async def law(setup: StoreSetup) -> None:
         ids = [f"resp_{number}" for number in range(8)]
         await enqueue(setup.store, *ids)
-        process = child(APPENDS_FOR_EVER, setup.location)
-        assert process.stdout
-        lines = [await asyncio.to_thread(process.stdout.readline) for _ in range(120)]
-        process.kill()
-        rest, _ = await asyncio.to_thread(process.communicate, timeout=30)
+        with child(APPENDS_FOR_EVER, setup.location) as process:
+            assert process.stdout
+            lines = [await asyncio.to_thread(process.stdout.readline) for _ in range(120)]
+            process.kill()
+            rest = await asyncio.to_thread(process.stdout.read)  # `communicate` would lose what is buffered here
         lines += [line for line in rest.splitlines(keepends=True) if line.endswith("\n")]
         acknowledged = dict(line.split() for line in lines)  # the last of each
         assert acknowledged.keys() == set(ids)

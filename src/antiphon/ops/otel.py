@@ -1,4 +1,5 @@
-"""Exports OpenTelemetry: one span for each turn, and metrics, by the semantic conventions for generative AI.
+"""Exports OpenTelemetry: one span for each turn, embedding or text completion, and metrics, by the semantic conventions
+for generative AI.
 
 This module is imported only if telemetry is enabled, so that the SDK is optional. The SDK exports in its own threads
 and drops what it cannot send, so no answer waits for a collector. Spans have the same fields as the log: no content and
@@ -98,8 +99,8 @@ class OtelTelemetry:
         )
 
     def start_turn(self, log_entry: RequestLog) -> dict[str, str]:
-        """Starts the span of a turn."""
-        if not is_turn_path(log_entry.path):
+        """Starts the span of a turn, or of a request for embeddings or a text completion."""
+        if operation_name(log_entry.path) is None:
             return {}
         span = self._open_spans[log_entry.request_id] = self._start_span(log_entry)
         headers: dict[str, str] = {}
@@ -111,7 +112,7 @@ class OtelTelemetry:
         """Ends the span of a turn. Other requests are ignored."""
         span = self._open_spans.pop(log_entry.request_id, None)
         if span is None:
-            if log_entry.model is None or not is_turn_path(log_entry.path):
+            if log_entry.model is None or operation_name(log_entry.path) is None:
                 return
             span = self._start_span(log_entry)  # it failed before `start_turn`
         self._set_attributes(span, log_entry)
@@ -138,7 +139,7 @@ class OtelTelemetry:
     def _start_span(self, log_entry: RequestLog) -> Span:
         parent = PROPAGATOR.extract({"traceparent": log_entry.traceparent}) if log_entry.traceparent else None
         return self._tracer.start_span(
-            f"chat {_mask_name(log_entry.model or '')}",
+            f"{operation_name(log_entry.path)} {_mask_name(log_entry.model or '')}",
             context=parent,
             kind=SpanKind.SERVER,
             attributes=self._shared_attributes(log_entry),
@@ -147,7 +148,7 @@ class OtelTelemetry:
 
     def _shared_attributes(self, log_entry: RequestLog) -> Attributes:
         """The attributes that spans and metrics share."""
-        labels: Attributes = {"gen_ai.operation.name": "chat"}
+        labels: Attributes = {"gen_ai.operation.name": operation_name(log_entry.path) or "chat"}
         if log_entry.model is not None:
             labels["gen_ai.request.model"] = _mask_name(log_entry.model)
         if log_entry.upstream is not None:
@@ -201,12 +202,27 @@ class OtelTelemetry:
                 self._per_token.record((duration - first_event) / (log_entry.output_tokens - 1), labels)
 
 
+def operation_name(path: str) -> str | None:
+    """The conventional name of the operation at a path; None if requests to it have no span."""
+    if is_turn_path(path):
+        return "chat"
+    return next((name for suffix, name in OPERATIONS if path.endswith(suffix)), None)
+
+
 def _mask_name(name: str) -> str:
     """Masks keys in a name that a client sent, and limits its length."""
     return mask_keys(name, MAX_NAME)
 
 
 MAX_NAME: Final = 200
+#: The ends of paths that are no turns and have a span.
+OPERATIONS: Final = (
+    ("/embeddings", "embeddings"),
+    ("/api/embed", "embeddings"),
+    (":embedContent", "embeddings"),
+    (":batchEmbedContents", "embeddings"),
+    ("/v1/completions", "text_completion"),
+)
 GENERIC_PROFILES: Final = frozenset(
     dialect.default_profile for dialect in SERVER_DIALECTS.values()
 )  # not named after a server

@@ -10,34 +10,14 @@ from typing import Final, NamedTuple
 from antiphon.config import StoreConfig
 from antiphon.errors import StorageUnavailable
 from antiphon.ops.logger import Logger
-from antiphon.store.interface import Store
+from antiphon.store.interface import RetentionState, Store
 
 SWEEP_INTERVAL: Final = 60.0  # seconds between two sweeps
 BATCH_PAUSE: Final = 0.05  # seconds at least between two batches of a sweep
 PAUSE_FACTOR: Final = 2  # a pause is at least this many times as long as the batch before it
-MAX_CLOCK_JUMP: Final = 86_400.0  # seconds
+MAX_CLOCK_JUMP: Final = 86_400  # seconds
+HOLD: Final = 86_400  # seconds without deletions after a jump of the clock, so that somebody can correct it
 BATCH_SIZE: Final = 250
-
-
-class ClockWatch:
-    """Notices jumps of the wall clock, by which everything would expire at once."""
-
-    def __init__(self, now: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._now = now
-        self._monotonic = monotonic
-        self._last_look: tuple[float, float] | None = None
-
-    def measure_jump(self, newest: int | None) -> float:
-        """The seconds by which the clock jumped since the last look. The first look compares it with the time of the
-        newest response in the store."""
-        now, monotonic = self._now(), self._monotonic()
-        if self._last_look is None:
-            jump = 0.0 if newest is None else now - newest
-        else:
-            last_now, last_monotonic = self._last_look
-            jump = (now - last_now) - (monotonic - last_monotonic)
-        self._last_look = now, monotonic
-        return jump
 
 
 async def run_retention(
@@ -46,32 +26,52 @@ async def run_retention(
     logger: Logger,
     *,
     interval: float = SWEEP_INTERVAL,
-    clock: ClockWatch | None = None,
+    now: Callable[[], float] = time.time,
 ) -> None:
-    """Sweeps periodically until it is cancelled. If the store is unavailable, the next sweep tries again. Deletes
-    nothing if the clock has jumped by more than a day since the last sweep."""
-    clock = clock or ClockWatch()
+    """Sweeps periodically until it is cancelled. If the store is unavailable, the next sweep tries again. Nothing is
+    deleted for a day after the clock has jumped by more than a day since the last sweep of any process."""
+    logged_hold = 0
     while True:
         try:
-            jump = clock.measure_jump(await store.newest_time())
-            if abs(jump) > MAX_CLOCK_JUMP:
+            started_at = int(now())
+            held_until = await _hold_after_jump(store, logger, started_at)
+            if held_until <= started_at:
+                removed = await delete_expired(store, config, started_at)
+                _log_removed(logger, removed)
+            elif held_until != logged_hold:
+                logged_hold = held_until
                 logger.event(
-                    "retention deletes nothing in this sweep: the clock is more than a day away from the last time",
+                    "retention deletes nothing for now, because the clock had jumped; if the clock is right, "
+                    "`antiphon store prune` deletes expired responses at once",
                     level="warning",
-                    days=round(jump / 86_400, 1),
-                    next_sweep_in_seconds=interval,
+                    seconds_left=held_until - started_at,
                 )
-                await asyncio.sleep(interval)
-                continue
-            removed = await delete_expired(store, config)
         except StorageUnavailable as error:
             logger.event("failed to prune the store", level="warning", why=error.message)
-        else:
-            if removed.responses:
-                logger.event("removed responses because of their age or number", count=removed.responses)
-            if removed.conversations:
-                logger.event("removed conversations because of their age", count=removed.conversations)
         await asyncio.sleep(interval)
+
+
+async def _hold_after_jump(store: Store, logger: Logger, now: int) -> int:
+    """Returns the time before which nothing is deleted. Compares the clock with the last sweep, or before the first
+    with the newest response. The gateway may have been off for days, which looks like a jump."""
+    state = await store.retention_state()
+    last_time, held_until = (await store.newest_time(), 0) if state is None else (state.looked_at, state.held_until)
+    if last_time is not None and abs(now - last_time) > MAX_CLOCK_JUMP:
+        held_until = now + HOLD
+        logger.event(
+            "the clock is more than a day away from the last sweep of retention",
+            level="warning",
+            days=round((now - last_time) / 86_400, 1),
+        )
+    await store.save_retention_state(RetentionState(looked_at=now, held_until=held_until))
+    return held_until
+
+
+def _log_removed(logger: Logger, removed: RemovedCounts) -> None:
+    if removed.responses:
+        logger.event("removed responses because of their age or number", count=removed.responses)
+    if removed.conversations:
+        logger.event("removed conversations because of their age", count=removed.conversations)
 
 
 class RemovedCounts(NamedTuple):
@@ -81,16 +81,16 @@ class RemovedCounts(NamedTuple):
     conversations: int
 
 
-async def delete_expired(store: Store, config: StoreConfig) -> RemovedCounts:
-    """Deletes everything that has expired."""
-    expired_before = _days_ago(config.retention_days)
+async def delete_expired(store: Store, config: StoreConfig, now: int) -> RemovedCounts:
+    """Deletes everything that has expired by the time `now`."""
+    expired_before = _days_before(now, config.retention_days)
     responses = await _repeat_until_empty(
         lambda: store.prune(before=expired_before, keep=config.max_responses, batch_size=BATCH_SIZE)
     )
     await store.prune_usage(before=expired_before // 86_400)
     if config.conversation_days is None:
         return RemovedCounts(responses, 0)
-    unchanged_since = _days_ago(config.conversation_days)
+    unchanged_since = _days_before(now, config.conversation_days)
     return RemovedCounts(
         responses,
         await _repeat_until_empty(
@@ -99,8 +99,8 @@ async def delete_expired(store: Store, config: StoreConfig) -> RemovedCounts:
     )
 
 
-def _days_ago(days: float) -> int:
-    return int(time.time() - days * 86_400)
+def _days_before(now: int, days: float) -> int:
+    return int(now - days * 86_400)
 
 
 async def _repeat_until_empty(remove: Callable[[], Awaitable[int]]) -> int:

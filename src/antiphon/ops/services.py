@@ -16,7 +16,7 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from antiphon.config import Config, StoreConfig
-from antiphon.gateway.admission import MAX_STARTS, FairStarts, TurnAdmission
+from antiphon.gateway.admission import TurnAdmission
 from antiphon.gateway.background_runner import BackgroundTimings
 from antiphon.gateway.client_body import InputLimits
 from antiphon.gateway.ids import new_id, now, random_padding
@@ -126,7 +126,6 @@ class Services:
         self._set_config(config, Routes(config, environ, self._addresses), None)
         self.stamps = Stamps(new_id, now)
         self.seal = Seal(find_sealing_keys(config, environ))
-        self.fair_starts = FairStarts(MAX_STARTS)
         self.workers = WorkerPool(config.server.body_workers)
         self.pad = random_padding
         shared = SharedMetrics(metrics_folder, os.getpid()) if metrics_folder is not None else None

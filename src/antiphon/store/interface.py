@@ -17,7 +17,7 @@ from antiphon.store.record import Excerpt, ResponseRecord, StoredTurn
 from antiphon.store.usage import UsageStore
 from antiphon.store.work import WorkStore
 
-__all__ = ["Excerpt", "HistoryStore", "ResponseRecord", "Store", "StoreStats", "StoredTurn"]
+__all__ = ["Excerpt", "HistoryStore", "ResponseRecord", "RetentionState", "Store", "StoreStats", "StoredTurn"]
 
 
 class StoreStats(Struct, frozen=True, kw_only=True):
@@ -31,6 +31,13 @@ class StoreStats(Struct, frozen=True, kw_only=True):
     bytes: int  # on disk, as far as the store can tell
     oldest: int | None  # seconds since 1970
     newest: int | None
+
+
+class RetentionState(Struct, frozen=True, kw_only=True):
+    """What a sweep saves for the next one, of any process. Times are in seconds since 1970."""
+
+    looked_at: int  # when the last sweep began
+    held_until: int  # nothing is deleted before
 
 
 class HistoryStore(Protocol):
@@ -101,6 +108,12 @@ class Store(HistoryStore, WorkStore, ConversationStore, UsageStore, Protocol):
     async def newest_time(self) -> int | None:
         """Returns when the newest response was created, in seconds since 1970."""
         ...
+
+    async def retention_state(self) -> RetentionState | None:
+        """Returns what the last sweep of any process has saved; None before the first."""
+        ...
+
+    async def save_retention_state(self, state: RetentionState) -> None: ...
 
     async def health(self) -> str | None:
         """Returns why the storage cannot be used, in a few seconds at most; None if it can be used."""

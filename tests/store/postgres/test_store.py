@@ -23,7 +23,7 @@ from tests.store.stores import find_turn_by_call, find_turn_by_item, join_chain,
 
 from antiphon.errors import AntiphonError, ConfigError, StorageUnavailable
 from antiphon.store.conversations import ConversationEntry, StoredConversation
-from antiphon.store.interface import StoredTurn
+from antiphon.store.interface import RetentionState, StoredTurn
 from antiphon.store.postgres.connections import LARGE_STATEMENT, ConnectionLimits, Connections, PooledConnection
 from antiphon.store.postgres.faults import startup_error, storage_unavailable
 from antiphon.store.postgres.migrations import MIGRATIONS, migrate
@@ -547,6 +547,9 @@ def test_tables_of_every_earlier_version_are_migrated_with_their_content(version
                 assert (
                     await store.prune_conversations(changed_before=2**30) == 0
                 )  # its change time is the time of the migration
+            assert await store.retention_state() is None
+            await store.save_retention_state(RetentionState(looked_at=7, held_until=9))
+            assert await store.retention_state() == RetentionState(looked_at=7, held_until=9)
             await store.save("anna", record("resp_new"), ["msg_new"], ["call_new"])
             assert await find_turn_by_call(store, "anna", "call_new") == turn("resp_new")
             await store.enqueue("anna", record("resp_2"), [], b"{}")

@@ -13,7 +13,7 @@ from tests.store.stores import find_turn_by_item, read_chain, record
 
 from antiphon.errors import ConfigError, StorageUnavailable
 from antiphon.store.conversations import ConversationEntry, StoredConversation
-from antiphon.store.interface import StoredTurn
+from antiphon.store.interface import RetentionState, StoredTurn
 from antiphon.store.sqlite import file as sqlite_file
 from antiphon.store.sqlite.migrations import APPLICATION_ID, MIGRATIONS
 from antiphon.store.sqlite.store import SqliteStore
@@ -46,6 +46,7 @@ CONTENT_BY_VERSION = (
     """
     INSERT INTO usage VALUES (3, CAST('anna' AS BLOB), CAST('m' AS BLOB), CAST('lab' AS BLOB), 1, 0, 10, 4, 5, 2, 0);
     """,
+    "",
 )
 
 
@@ -88,6 +89,9 @@ def test_file_of_every_earlier_version_is_migrated_with_its_content(steps: int, 
             )  # its change time is the time of the migration
         if steps >= 6:
             assert [row.input_tokens for row in await store.get_usage(since=0, until=9)] == [10]
+        assert await store.retention_state() is None
+        await store.save_retention_state(RetentionState(looked_at=7, held_until=9))
+        assert await store.retention_state() == RetentionState(looked_at=7, held_until=9)
         await store.save("anna", record("resp_1"), ["msg_1"], [])
         await store.enqueue("anna", record("resp_2"), [], b"{}")
         await store.create_conversation(

@@ -229,4 +229,12 @@ MIGRATIONS: Final = (
         PRIMARY KEY (day, owner, model, upstream)
     );
     """,
+    # At most one row.
+    """
+    CREATE TABLE antiphon_retention (
+        id integer PRIMARY KEY CHECK (id = 0),
+        looked_at bigint NOT NULL,
+        held_until bigint NOT NULL
+    );
+    """,
 )

@@ -13,7 +13,7 @@ from typing import Any, Final
 from antiphon.errors import StorageUnavailable
 from antiphon.store.changes import Changes
 from antiphon.store.conversations import ConversationAddition
-from antiphon.store.interface import Excerpt, ResponseRecord, StoredTurn, StoreStats
+from antiphon.store.interface import Excerpt, ResponseRecord, RetentionState, StoredTurn, StoreStats
 from antiphon.store.keys import CALL, ITEM
 from antiphon.store.postgres.batch_writer import BatchWriter
 from antiphon.store.postgres.connections import ConnectionLimits, Connections
@@ -123,6 +123,14 @@ class PostgresStore(PostgresWork, PostgresConversations, PostgresUsage):
         [(newest,)] = await self._connections.fetch("SELECT max(created_at) FROM antiphon_responses")
         return None if newest is None else int(newest)
 
+    async def retention_state(self) -> RetentionState | None:
+        for looked_at, held_until in await self._connections.fetch(SELECT_RETENTION_STATE):
+            return RetentionState(looked_at=looked_at, held_until=held_until)
+        return None
+
+    async def save_retention_state(self, state: RetentionState) -> None:
+        await self._connections.fetch(SAVE_RETENTION_STATE, state.looked_at, state.held_until)
+
     async def health(self) -> str | None:
         try:
             await self._connections.fetch("SELECT 1")
@@ -230,6 +238,11 @@ SELECT output FROM antiphon_responses JOIN (
 """
 
 PRUNE_RESPONSES: Final = "SELECT antiphon_prune($1, $2, $3)"
+SELECT_RETENTION_STATE: Final = "SELECT looked_at, held_until FROM antiphon_retention"
+SAVE_RETENTION_STATE: Final = """
+    INSERT INTO antiphon_retention VALUES (0, $1, $2)
+    ON CONFLICT (id) DO UPDATE SET looked_at = excluded.looked_at, held_until = excluded.held_until
+"""
 
 SELECT_STATS: Final = """
 SELECT count(*) AS responses, count(DISTINCT owner) AS owners,

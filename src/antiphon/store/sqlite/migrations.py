@@ -169,4 +169,12 @@ MIGRATIONS: Final = (
         PRIMARY KEY (day, owner, model, upstream)
     ) STRICT, WITHOUT ROWID;
     """,
+    # At most one row.
+    """
+    CREATE TABLE retention (
+        id INTEGER PRIMARY KEY CHECK (id = 0),
+        looked_at INTEGER NOT NULL,
+        held_until INTEGER NOT NULL
+    ) STRICT;
+    """,
 )

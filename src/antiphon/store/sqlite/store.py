@@ -18,7 +18,7 @@ import apsw
 import msgspec
 
 from antiphon.store.changes import Changes
-from antiphon.store.interface import StoreStats
+from antiphon.store.interface import RetentionState, StoreStats
 from antiphon.store.sqlite.change_watcher import ChangeWatcher
 from antiphon.store.sqlite.conversations import SqliteConversations
 from antiphon.store.sqlite.file import connect, fetch, prepare_file, storage_error
@@ -86,6 +86,12 @@ class SqliteStore(SqliteResponses, SqliteWork, SqliteConversations, SqliteUsage)
     async def newest_time(self) -> int | None:
         return await self._readers.run_query(_select_newest_time)
 
+    async def retention_state(self) -> RetentionState | None:
+        return await self._readers.run_query(_select_retention_state)
+
+    async def save_retention_state(self, state: RetentionState) -> None:
+        await self._writer.run_write(partial(_save_retention_state, state=state))
+
     async def health(self) -> str | None:
         return await asyncio.to_thread(self._file_watch.look)
 
@@ -137,6 +143,12 @@ def _select_newest_time(cursor: apsw.Cursor) -> int | None:
     return newest
 
 
+def _select_retention_state(cursor: apsw.Cursor) -> RetentionState | None:
+    for looked_at, held_until in fetch(cursor, "SELECT looked_at, held_until FROM retention"):
+        return RetentionState(looked_at=looked_at, held_until=held_until)
+    return None
+
+
 def _select_stats(cursor: apsw.Cursor, path: Path) -> StoreStats:
     responses, owners, items, conversations, events, oldest, newest = fetch(cursor, SELECT_STATS)[0]
     size = sum(os.stat(file).st_size for file in (path, f"{path}-wal") if os.path.exists(file))
@@ -172,6 +184,10 @@ def _find_problems(cursor: apsw.Cursor) -> list[str]:
 
 def _delete_response(cursor: apsw.Cursor, owner: bytes, id: bytes) -> bool:
     return bool(fetch(cursor, "DELETE FROM responses WHERE owner = ? AND id = ? RETURNING seq", owner, id))
+
+
+def _save_retention_state(cursor: apsw.Cursor, state: RetentionState) -> None:
+    cursor.execute("INSERT OR REPLACE INTO retention VALUES (0, ?, ?)", (state.looked_at, state.held_until))
 
 
 def _prune_responses(cursor: apsw.Cursor, seqs: Sequence[int], newest_position: CreationOrder, batch_size: int) -> int:

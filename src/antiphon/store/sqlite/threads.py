@@ -2,7 +2,8 @@
 
 All queued writes go into one transaction. A write is acknowledged after its COMMIT has returned. The event loop is
 called once for each transaction. Each call into SQLite releases the GIL and has to get it back, which is slow while the
-event loop is busy. So frequent writes of one kind are executed together, and one by one only if that fails.
+event loop is busy. So frequent writes of one kind are executed together, and one by one only if that fails; and the
+writes of one pass of the event loop are queued together, at its end.
 """
 
 from __future__ import annotations
@@ -30,15 +31,18 @@ Operation = Callable[[apsw.Cursor], T]
 class BatchedWrite(ABC):
     """A write that can be executed together with others of its kind."""
 
-    @abstractmethod
     def __call__(self, cursor: apsw.Cursor) -> Any:
         """Executes this write alone."""
+        [outcome] = self.write_batch(cursor, [self])
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
     @classmethod
     @abstractmethod
     def write_batch(cls, cursor: apsw.Cursor, writes: Sequence[Any]) -> list[Any]:
-        """Executes all writes in a few statements. If this raises, each is executed alone, so it must leave nothing
-        behind that prevents that."""
+        """Executes all writes in a few statements, and returns the result or exception of each. If this raises, each is
+        executed alone, so it must leave nothing behind that prevents that."""
 
 
 class WriterThread:
@@ -58,7 +62,8 @@ class WriterThread:
         self._connect = connect
         self._loop = loop
         self._lock_timeout = lock_timeout
-        self._queue: SimpleQueue[_QueuedWrite | None] = SimpleQueue()
+        self._new_writes: list[_QueuedWrite] = []  # of this pass of the event loop
+        self._queue: SimpleQueue[Sequence[_QueuedWrite] | None] = SimpleQueue()
         self._db: apsw.Connection | None = None
         self._must_truncate_log = False
         self._thread_end: asyncio.Future[None] | None = None
@@ -71,15 +76,23 @@ class WriterThread:
         if self._thread_end is not None:
             raise StorageUnavailable("the storage is closed")
         future: asyncio.Future[T] = self._loop.create_future()
-        self._queue.put(_QueuedWrite(operation, is_deletion, future, time.monotonic()))
+        if not self._new_writes:
+            self._loop.call_soon(self._queue_new_writes)
+        self._new_writes.append(_QueuedWrite(operation, is_deletion, future, time.monotonic()))
         return future
 
     async def stop(self) -> None:
         """Stops the thread after all queued writes are finished."""
         if self._thread_end is None:
             self._thread_end = self._loop.create_future()
+            self._queue_new_writes()
             self._queue.put(None)
         await asyncio.shield(self._thread_end)
+
+    def _queue_new_writes(self) -> None:
+        new_writes, self._new_writes = self._new_writes, []
+        for writes in _split_sequence(new_writes, MAX_TRANSACTION_SIZE):  # none if `stop` has queued them
+            self._queue.put(writes)
 
     # In the thread
 
@@ -98,7 +111,7 @@ class WriterThread:
         try:
             queued = self._queue.get(block=not pending_writes)
             while queued is not None:
-                pending_writes.append(queued)
+                pending_writes += queued
                 if len(pending_writes) >= MAX_TRANSACTION_SIZE:
                     return True
                 queued = self._queue.get_nowait()

@@ -67,12 +67,6 @@ class Append(BatchedWrite):
         self.events = events
         self.status = status
 
-    def __call__(self, cursor: apsw.Cursor) -> bool:
-        outcome = self.write_batch(cursor, [self])[0]
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
-
     @classmethod
     def write_batch(cls, cursor: apsw.Cursor, appends: Sequence[Append]) -> list[bool | Exception]:
         held_work = {
@@ -128,12 +122,6 @@ class Finish(BatchedWrite):
         self.events = events
         self.addition = addition
 
-    def __call__(self, cursor: apsw.Cursor) -> bool:
-        outcome = self.write_batch(cursor, [self])[0]
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
-
     @classmethod
     def write_batch(cls, cursor: apsw.Cursor, finishes: Sequence[Finish]) -> list[bool | Exception]:
         """Saves all in a few statements."""
@@ -161,8 +149,8 @@ class Finish(BatchedWrite):
             states[finish.row.id, finish.runner] = seq, owner, next_event, True  # for a repeated call in this batch
             outcomes.append(True)
         with cursor.connection:  # a savepoint: an error leaves nothing behind
-            insert_rows(cursor, INSERT_EVENTS, EVENTS_VALUES, batches)
             _end_all(cursor, ended)
+            insert_rows(cursor, INSERT_EVENTS, EVENTS_VALUES, batches)
         return outcomes
 
 
@@ -187,10 +175,10 @@ def _end_all(cursor: apsw.Cursor, ended: Sequence[tuple[int, bytes, Finish]]) ->
     if not ended:
         return
     seqs = encode_json([seq for seq, _, _ in ended])
+    cursor.execute(DELETE_REQUESTS, (seqs,))  # first: what is written next reuses the pages, which are written anyway
     add_index_keys(cursor, [(owner, *key, seq) for seq, owner, finish in ended for key in finish.keys])
     update_responses(cursor, [(seq, finish.row) for seq, _, finish in ended], keeps_input=True)
     cursor.execute(END_WORK, (seqs,))
-    cursor.execute(DELETE_REQUESTS, (seqs,))
     for _, owner, finish in ended:
         if finish.addition is not None:
             append_entries(cursor, owner, finish.addition.conversation_id.encode(), finish.addition.entries)
