@@ -6,9 +6,10 @@ examples, and `ANTIPHON_EXAMPLES=1000` sets their number.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import coverage
 import pytest
@@ -17,7 +18,13 @@ from hypothesis import HealthCheck, settings
 
 from antiphon.upstream.embedded import EmbeddedModel
 
-pytest_plugins = ["antiphon.testing.fixtures", "tests.selection", "tests.io_guard", "tests.time_limit"]
+pytest_plugins = [
+    "antiphon.testing.fixtures",
+    "tests.selection",
+    "tests.io_guard",
+    "tests.time_limit",
+    "tests.quick_stop",
+]
 
 settings.register_profile(
     "antiphon",
@@ -53,6 +60,17 @@ def llama_cpp() -> Iterator[EmbeddedModel]:
     model.start()
     yield model
     model.stop()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Tests and modules stay in memory, so a search for garbage among them is in vain; it takes half of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @pytest.hookimpl(trylast=True)

@@ -1,7 +1,9 @@
 """The options `--part` and `--fast`, which select tests by their markers.
 
 `--part through` selects the tests with the marker `without_coverage`, and `--part within` all others. `make test` runs
-both parts, and only the first under coverage. `--fast` leaves out the tests with the markers `io` and `slow`.
+both parts, and only the first under coverage. `--part portable` leaves out only the tests with both markers `io` and
+`without_coverage`; it is run on a second version of Python. `--fast` leaves out the tests with the markers `io` and
+`slow`.
 """
 
 from __future__ import annotations
@@ -17,8 +19,9 @@ PYTESTMARK = re.compile(r"^pytestmark = (?:\[\n.*?^\]|.*?$)", re.MULTILINE | re.
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--part",
-        choices=("within", "through"),
-        help="through: tests with the marker without_coverage; within: all others",
+        choices=("within", "through", "portable"),
+        help="through: tests with the marker without_coverage; within: all others; portable: all but those with this "
+        "marker and io",
     )
     parser.addoption("--fast", action="store_true", help="no tests with the markers io and slow")
 
@@ -28,27 +31,33 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if collection_path.suffix != ".py" or not collection_path.name.startswith("test_"):
         return None
     text = collection_path.read_text(encoding="utf-8")
-    if config.getoption("--part") == "through" and "without_coverage" not in text:
-        return True
+    if config.getoption("--part") == "through":
+        return True if "without_coverage" not in text else None
     line = PYTESTMARK.search(text)
-    markers = re.findall(r"pytest\.mark\.(\w+)", line[0]) if line else []
-    return True if _excluded_markers(config).intersection(markers) else None
+    markers = set(re.findall(r"pytest\.mark\.(\w+)", line[0])) if line else set()
+    return True if _is_left_out(markers, config) else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    excluded = _excluded_markers(config)
-    is_through = config.getoption("--part") == "through"
-    left_out = [
-        item
-        for item in items
-        if any(item.get_closest_marker(name) for name in excluded)
-        or (is_through and not item.get_closest_marker("without_coverage"))
-    ]
+    selected: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    for item in items:
+        is_left_out = _is_left_out({marker.name for marker in item.iter_markers()}, config)
+        (left_out if is_left_out else selected).append(item)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in set(left_out)]
+        items[:] = selected
 
 
-def _excluded_markers(config: pytest.Config) -> set[str]:
-    excluded = {"io", "slow"} if config.getoption("--fast") else set()
-    return excluded | {"without_coverage"} if config.getoption("--part") == "within" else excluded
+def _is_left_out(markers: set[str], config: pytest.Config) -> bool:
+    if config.getoption("--fast") and markers & {"io", "slow"}:
+        return True
+    match config.getoption("--part"):
+        case "within":
+            return "without_coverage" in markers
+        case "through":
+            return "without_coverage" not in markers
+        case "portable":
+            return markers >= {"io", "without_coverage"}
+        case _:
+            return False

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 
+import pytest
 from tests.sources import REPO
 
+pytestmark = pytest.mark.without_coverage
 SOURCE = REPO / "src" / "antiphon"
 #: Each module with such handlers → how many it has, and why.
 ALLOWED = {
@@ -18,6 +20,7 @@ ALLOWED = {
 }
 
 
+@pytest.mark.slow
 def test_catch_alls_are_listed() -> None:
     counts = {
         path.relative_to(SOURCE).as_posix(): count

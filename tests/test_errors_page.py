@@ -18,6 +18,7 @@ from antiphon.dialects.chat.stream_in import FAILURE_CODES as FAILED_CHAT
 from antiphon.dialects.common.upstream_errors import GATEWAY_CODES
 from antiphon.gateway.background_job import CANCELLED
 
+pytestmark = pytest.mark.without_coverage
 TEXT = PAGE.read_text(encoding="utf-8")
 # Tables of codes in the source, for errors that are not raised with a literal.
 TABLES = {*KEY_ERROR_CODES.values(), *FAILED_CHAT.values(), *GATEWAY_CODES, CANCELLED}
@@ -30,12 +31,14 @@ def test_errors_page_has_one_complete_line_per_error() -> None:
     assert all(row.cause.strip() and row.remedy.strip() for row in rows)
 
 
+@pytest.mark.slow
 def test_errors_page_lists_every_code_of_the_source() -> None:
     raised = {code for path in _sources() for code in _codes(ast.parse(path.read_text(encoding="utf-8")))}
     assert len(raised) > 20
     assert raised | TABLES <= {row.code for row in error_rows()}
 
 
+@pytest.mark.slow
 def test_codes_without_a_status_are_in_the_source() -> None:
     """Those with a status are checked against the OpenAPI document."""
     raised = {code for path in _sources() for code in _codes(ast.parse(path.read_text(encoding="utf-8")))}

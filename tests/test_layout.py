@@ -64,7 +64,6 @@ TESTED_BY = {
         "dialects/messages/response_wire.py",
     ],
     "dialects/messages/test_stream_out.py": ["dialects/messages/answer_out.py"],
-    "dialects/responses/test_answer_in.py": ["dialects/responses/item_content.py"],
     "dialects/responses/test_stream_in.py": ["dialects/responses/response_wire.py"],
     "dialects/vscode/test_history_in.py": ["dialects/vscode/content_in.py"],
     "dialects/vscode/test_request_in.py": ["dialects/vscode/wire.py"],

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from tests.sources import REPO
 
+pytestmark = pytest.mark.without_coverage
 SOURCE = REPO / "src" / "antiphon"
 BODY_READER = "upstream/body.py"
 #: The functions that give the pieces of a body, with their numbers of arguments, and the modules that may call them.
@@ -25,6 +26,7 @@ SENDING_MODULES = ("http.client", "httpx", "socket", "ssl", "urllib.request", "a
 SENDING_METHODS = frozenset({"send", "open_connection", "create_connection"})
 
 
+@pytest.mark.slow
 def test_pieces_of_bodies_are_read_in_the_listed_modules() -> None:
     readers = {
         module
@@ -34,6 +36,7 @@ def test_pieces_of_bodies_are_read_in_the_listed_modules() -> None:
     assert readers == PIECE_READERS
 
 
+@pytest.mark.slow
 def test_commands_send_requests_only_with_the_client() -> None:
     """A command may pass a transport to the client, to the checks and to the probe. It never uses one itself."""
     senders = {module: uses for module, tree in _trees() if module.startswith("cli/") and (uses := [*_sends(tree)])}

@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 import pytest
 from tests.sources import REPO, source_files
 
+pytestmark = pytest.mark.without_coverage
 PLACES = [
     "src",
     "tests",
@@ -34,6 +35,7 @@ INPUT = {("tests/api/test_security.py", "../../../")}
 FORMERLY_BESIDE = re.compile(r"(?<![\w./-])shared/\w")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 def test_files_name_no_path_outside_of_the_repository(place: str) -> None:
     files = {name: text for name, text in FILES.items() if name.startswith(place)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 from tests.sources import REPO, source_files
@@ -12,9 +13,10 @@ from tools.requirement_rows import requirements
 
 from antiphon.check.findings import SHOULD_ROWS
 
+pytestmark = pytest.mark.without_coverage
 ROWS = requirements()
 NOT_DONE = {"TOOL-5"}
-TESTS_BY_ROW = find_tests_by_row()
+named_rows = cache(find_tests_by_row)
 CITING = source_files(
     "src", "tests", "tools", "bench", "soak", "docs", "examples", "integrations", "README.md", "Makefile"
 )
@@ -22,17 +24,20 @@ CITING = source_files(
 STANDARDS = {"AES-256", "SHA-256", "SSH-2", "PDF-1", "UTF-8", "UTF-16", "UTF-32"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", [id for id in ROWS if id not in NOT_DONE])
 def test_row_is_named_by_a_test(row: str) -> None:
-    assert TESTS_BY_ROW.get(row), f"no test names {row} in its name or docstring"
+    assert named_rows().get(row), f"no test names {row} in its name or docstring"
 
 
+@pytest.mark.slow
 def test_unfinished_row_is_named_by_no_test_and_says_so() -> None:
     for row in NOT_DONE:
-        assert row not in TESTS_BY_ROW
+        assert row not in named_rows()
         assert f"No test names {row} yet." in (REPO / "docs" / "requirements.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_cited_rows_are_requirements() -> None:
     cited = {
         (id, path.relative_to(REPO).as_posix()) for path in CITING for id in _cited(path.read_text(encoding="utf-8"))

@@ -53,6 +53,7 @@ pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
         ([], WITHIN | THROUGH),
         (["--part", "within"], WITHIN),
         (["--part", "through"], THROUGH),
+        (["--part", "portable"], WITHIN | {"test_through"}),
         (["--fast"], {"test_plain", "test_store[file]", "test_through"}),
         (["--fast", "--part", "through"], {"test_through"}),
     ],

@@ -136,6 +136,12 @@ class UpstreamFault(ApiError):
     default_status = 502
 
 
+class NoAnswer(UpstreamFault):
+    """The upstream closed the connection before the head of an answer."""
+
+    default_code = "upstream_disconnected"
+
+
 class StorageUnavailable(ApiError):
     """The store cannot be read or written."""
 

@@ -242,6 +242,18 @@ def test_compact_refuses_invalid_bodies_without_an_upstream_call(
     assert place.chat.received == []
 
 
+def test_compact_refuses_too_many_items() -> None:
+    """They are those of the request; stored history does not count."""
+    with lab(config=lambda config: replace(config, server=replace(config.server, max_input_items=2))) as place:
+        items = [message("user", text) for text in "abc"]
+        error = refused(place, {"model": "mock-1", "input": items})
+        assert (error["code"], error["param"]) == ("invalid_value", "input")
+        assert place.chat.received == []
+        stored = place.call("POST", "/v1/responses", json={"model": "mock-1", "input": items[:2]}).json()
+        continued = {"model": "mock-1", "previous_response_id": stored["id"], "input": items[2:]}
+        assert place.call("POST", "/v1/responses/compact", json=continued).status_code == 200
+
+
 def test_compact_reports_upstream_errors(place: Lab) -> None:
     """CMP-1."""
     assert refused(place, {"model": "away-1", "input": "Hi"})["code"] == "upstream_unavailable"

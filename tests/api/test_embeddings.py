@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import msgspec
 import ollama
 import openai
 import pytest
@@ -13,10 +14,20 @@ from google import genai
 from google.genai.types import EmbedContentConfig, HttpOptions
 from msgspec.structs import replace
 from tests.gateway.scripted import JSON, ScriptedAnswer, ScriptedTransport
-from tests.running import Running, one_upstream, running
+from tests.running import Running, one_upstream, running, until
 
-from antiphon.config import Config, KeyConfig, ModelConfig, StoreConfig, TargetConfig, TraceConfig, UpstreamConfig
+from antiphon.config import (
+    Config,
+    KeyConfig,
+    ModelConfig,
+    RetryConfig,
+    StoreConfig,
+    TargetConfig,
+    TraceConfig,
+    UpstreamConfig,
+)
 from antiphon.config.model_rules import ModelRule
+from antiphon.protocol.output_limits import OutputLimits
 from antiphon.testing import ChatServer, GeminiServer, MessagesServer, OllamaServer, ResponsesServer
 from antiphon.testing.embeddings import make_vector
 
@@ -257,6 +268,91 @@ def test_failed_target_is_replaced_by_the_next() -> None:
     assert (entry["upstream"], entry["model"]) == ("two", "vectors")
 
 
+@pytest.mark.parametrize("count", [100, 101, 250])
+def test_request_above_the_limit_of_the_server_is_sent_in_parts(count: int) -> None:
+    texts = [f"text {number}" for number in range(count)]
+    with gateway_over("gemini") as (gateway, server):
+        answer = gateway.post({"model": "m", "input": texts}, "/v1/embeddings")
+        assert answer.status_code == 200, answer.text
+        data = answer.json()["data"]
+        assert [entry["index"] for entry in data] == list(range(count))
+        assert [entry["embedding"] for entry in data] == list(map(make_vector, texts))
+        sizes = [len(request.json["requests"]) for request in server.received]
+        assert sizes == [100] * (count // 100) + ([count % 100] if count % 100 else [])
+        assert answer.headers["antiphon-attempts"] == "1"
+        [entry] = gateway.requests(1)
+        assert entry["input_tokens"] == answer.json()["usage"]["prompt_tokens"] > count
+
+
+def gemini_answer(count: int, tokens: int | None) -> ScriptedAnswer:
+    usage = {} if tokens is None else {"usageMetadata": {"promptTokenCount": tokens}}
+    return ScriptedAnswer([msgspec.json.encode({"embeddings": [{"values": [0.5]}] * count, **usage})], JSON)
+
+
+@pytest.mark.parametrize(
+    ("counts", "tokens", "is_estimate"), [((40, 2), 42, False), ((40, None), 303, True)], ids=["counted", "estimated"]
+)
+def test_usage_of_parts_is_summed(counts: tuple[int | None, int | None], tokens: int, is_estimate: bool) -> None:
+    transport = ScriptedTransport(gemini_answer(100, counts[0]), gemini_answer(1, counts[1]))
+    with running(one_upstream("http://lab/v1beta", dialect="gemini"), transport=transport) as gateway:
+        answer = gateway.post({"model": "m", "input": ["a text"] * 101}, "/v1/embeddings")
+    assert answer.json()["usage"]["prompt_tokens"] == tokens
+    assert ("antiphon-estimated" in answer.headers) == is_estimate
+
+
+def test_part_with_another_number_of_vectors_is_an_upstream_fault() -> None:
+    transport = ScriptedTransport(gemini_answer(99, 1), gemini_answer(2, 1))  # as many as expected together
+    with running(one_upstream("http://lab/v1beta", dialect="gemini"), transport=transport) as gateway:
+        answer = gateway.post({"model": "m", "input": ["a"] * 101}, "/v1/embeddings")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_invalid_response")
+
+
+def test_parts_have_one_limit_together() -> None:
+    transport = ScriptedTransport(gemini_answer(100, 1), gemini_answer(100, 1))
+    config = one_upstream("http://lab/v1beta", dialect="gemini")
+    limits = OutputLimits(max_bytes=len(msgspec.json.encode([{"values": [0.5]}] * 100)) + 100, max_items=1000)
+    with running(config, transport=transport) as gateway:
+        gateway.services.output_limits = limits
+        answer = gateway.post({"model": "m", "input": ["a"] * 200}, "/v1/embeddings")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_invalid_response")
+
+
+def test_failed_part_moves_the_whole_request_to_the_next_target(tmp_path: Any) -> None:
+    transport = ScriptedTransport(
+        gemini_answer(100, 5), ScriptedAnswer([b"{}"], JSON, 500), gemini_answer(100, 7), gemini_answer(1, 7)
+    )
+    config = two_targets("http://lab/v1beta", "http://lab/v1beta", second_dialect="gemini")
+    upstreams = [replace(config.upstreams[0], dialect="gemini"), config.upstreams[1]]
+    config = replace(config, upstreams=upstreams, store=StoreConfig(url=f"sqlite:///{tmp_path}/a.db"))
+    with running(config, transport=transport) as gateway:
+        answer = gateway.post({"model": "vectors", "input": ["a"] * 101}, "/v1/embeddings")
+        until(lambda: len(gateway.get("/v1/usage?by=upstream").json()["data"]) == 2)
+        rows = gateway.get("/v1/usage?by=upstream").json()["data"]
+    assert (answer.headers["antiphon-upstream"], answer.headers["antiphon-attempts"]) == ("two", "2")
+    assert answer.json()["usage"]["prompt_tokens"] == 14
+    assert {row["upstream"]: (row["requests"], row["input_tokens"]) for row in rows} == {"one": (0, 5), "two": (1, 14)}
+
+
+def test_error_of_a_target_is_not_hidden_by_one_that_is_skipped() -> None:
+    config = two_targets("http://127.0.0.1:9", "http://127.0.0.1:9")
+    first, second = config.upstreams
+    upstreams = [replace(first, dialect="chat"), replace(second, dialect="messages")]
+    with running(replace(config, upstreams=upstreams, retry=RetryConfig(rounds=1))) as gateway:
+        answer = gateway.post({"model": "vectors", "input": "a"}, "/v1/embeddings")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_unavailable")
+
+
+def test_target_that_loses_a_required_parameter_is_skipped() -> None:
+    body = {"content": {"parts": [{"text": "a"}]}, "taskType": "CLUSTERING", "provider": {"require_parameters": True}}
+    with ChatServer() as lossy, GeminiServer() as server:
+        config = two_targets(lossy.base_url, server.base_url, second_dialect="gemini")
+        upstreams = [replace(config.upstreams[0], dialect="chat"), config.upstreams[1]]
+        with running(replace(config, upstreams=upstreams)) as gateway:
+            answer = gateway.post(body, "/v1beta/models/vectors:embedContent")
+    assert (answer.status_code, answer.headers["antiphon-upstream"]) == (200, "two")
+    assert lossy.received == []
+
+
 def test_error_of_the_upstream_reaches_the_client_without_its_key() -> None:
     refusal = ScriptedAnswer([b'{"error":{"message":"bad sk-0123456789"}}'], JSON, 400)
     config = one_upstream("http://lab/v1", api_key_env="KEY")
@@ -304,3 +400,35 @@ def test_key_is_required() -> None:
     config = replace(one_upstream("http://127.0.0.1:9"), keys=[KeyConfig(name="a", env="KEY")])
     with running(config, environ={"KEY": "k" * 20}) as gateway:
         assert gateway.post({"model": "m", "input": "a"}, "/v1/embeddings").status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("/v1/embeddings", {"model": "m", "input": ["a", "b", "c"]}, "input"),
+        ("/api/embed", {"model": "m", "input": ["a", "b", "c"]}, "input"),
+        (
+            "/v1beta/models/m:batchEmbedContents",
+            {"requests": [{"model": "models/m", "content": {"parts": [{"text": "a"}]}}] * 3},
+            "requests",
+        ),
+    ],
+)
+def test_too_many_inputs_are_refused(path: str, body: dict[str, Any], field: str) -> None:
+    with ChatServer() as server:
+        config = one_upstream(server.base_url)
+        with running(replace(config, server=replace(config.server, max_input_items=2))) as gateway:
+            answer = gateway.post(body, path)
+            assert answer.status_code == 400
+            assert f"{field}: expected at most 2 items in one request, got 3" in answer.text
+            assert server.received == []
+
+
+def test_large_request_for_embeddings_is_read_in_a_worker_process() -> None:
+    """Its words about routing too."""
+    with gateway_over("chat") as (gateway, server):
+        texts = [f"{number} " + "x" * 500_000 for number in range(3)]
+        body = {"model": "m", "input": texts, "provider": {"order": ["lab"]}}
+        answer = gateway.post(body, "/v1/embeddings").json()
+        assert [each["embedding"] for each in answer["data"]] == [make_vector(text) for text in texts]
+        assert "provider" not in server.received[0].json

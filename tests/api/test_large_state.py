@@ -1,4 +1,4 @@
-"""Large conversations, stored responses and compactions: decoded and rendered in another process, with the same
+"""Large conversations, stored responses and token counts of editors: decoded and rendered in another process, with the same
 results."""
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ WORK = {
     "response_from_record",
     "replay_response",
     "_render_input_page",
+    "_decode_single_text",
+    "_estimate_tokens",
+    "_read_count",
 }
 
 
@@ -92,6 +95,17 @@ def list_input(place: Lab, text: str) -> str:
     return found
 
 
+def editor_message(text: str) -> dict[str, Any]:
+    return {"role": 1, "content": [text]}
+
+
+def count(place: Lab, body: dict[str, Any]) -> int:
+    answer = place.call("POST", "/v1/vscode/count_tokens", json={"model": "mock-1", **body})
+    assert answer.headers.get("antiphon-estimated") == "true", answer.text[:500]
+    tokens: int = answer.json()["count"]
+    return tokens
+
+
 @pytest.mark.parametrize("use", [create, refer, retrieve, list_input])
 def test_large_items_are_decoded_and_rendered_in_another_process(
     place: tuple[Lab, list[str]], use: Callable[[Lab, str], str]
@@ -127,3 +141,24 @@ def test_large_body_of_a_conversation_that_is_refused_is_refused_in_another_proc
     for path in ("/v1/conversations", f"/v1/conversations/{id}", f"/v1/conversations/{id}/items"):
         assert here.call("POST", path, json=body).status_code == 400
     assert calls == []
+
+
+@pytest.mark.parametrize(
+    "body_with",
+    [
+        lambda text: {"text": text},
+        lambda text: {"text": editor_message(text)},
+        lambda text: {"messages": [editor_message(text)]},
+    ],
+    ids=["text", "message", "conversation"],
+)
+def test_large_body_of_an_editor_is_counted_in_another_process(
+    place: tuple[Lab, list[str]], body_with: Callable[[str], dict[str, Any]]
+) -> None:
+    here, calls = place
+    calls.clear()
+    assert count(here, body_with(LARGE)) > LARGE_INPUT // 10
+    assert calls == []
+    assert count(here, body_with("small")) < 20
+    assert "_decode_single_text" in calls
+    assert calls[-1] == ("_estimate_tokens" if "text" in body_with("") else "_read_count")

@@ -291,9 +291,112 @@ def test_request_for_a_summary_is_no_loss_at_a_chat_server(here: Lab) -> None:
     assert answer.status_code == 200, answer.text
 
 
-@pytest.mark.parametrize("how", ["told", "streamed"])
-def test_reasoning_of_a_responses_server_passes_as_it_came(here: Lab, how: str) -> None:
-    """RSN-1: also with a request for a summary."""
-    thought, _ = in_each_way(here, how, "Go.", model="other-1", **SUMMARY)["output"]
-    plain, _ = in_each_way(here, how, "Go.", model="other-1", tools=TOOLS)["output"]
-    assert {**thought, "id": ""} == {**plain, "id": ""}
+WAYS = ["told", "streamed", "socket", "background"]
+
+
+@contextmanager
+def open_server(profile: str, **settings: Any) -> Iterator[tuple[Lab, ResponsesServer]]:
+    """`other-…` is a responses server that sends its reasoning as open text."""
+    with ResponsesServer(calls_once, **settings) as server:
+
+        def placed(config: Config) -> Config:
+            return replace(
+                config,
+                upstreams=[
+                    replace(each, base_url=server.base_url, profile=profile)
+                    for each in config.upstreams
+                    if each.name == "other"
+                ],
+            )
+
+        with lab(config=placed) as here:
+            yield here, server
+
+
+@pytest.fixture(scope="module", params=["open-responses", "llama.cpp"])
+def open_pair(request: pytest.FixtureRequest) -> Iterator[tuple[Lab, ResponsesServer]]:
+    with open_server(request.param) as running:
+        yield running
+
+
+@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize("history", ["stateless", "without id", "chain", "conversation"])
+def test_open_reasoning_of_a_responses_server_is_the_summary_and_returns_as_reasoning(
+    open_pair: tuple[Lab, ResponsesServer], how: str, history: str
+) -> None:
+    """RSN-4: once, also when it is read again; the next turn has it as the content that the server sent."""
+    here, server = open_pair
+    ask: dict[str, Any] = {"model": "other-1", **SUMMARY}
+    if history == "conversation":
+        ask["conversation"] = here.call("POST", "/v1/conversations", json={}).json()["id"]
+    response = in_each_way(here, how, [message("user", "Go.")], **ask)
+    thought, call = response["output"]
+    assert thought["summary"] == [{"type": "summary_text", "text": "Hm, f."}]
+    assert not thought.get("content")
+    assert here.kept(response["id"])["output"][0] == thought
+    result = output(call["call_id"])
+    match history:
+        case "chain":
+            input, ask = [result], {**ask, "previous_response_id": response["id"]}
+        case "conversation":
+            input = [result]
+        case _:
+            sent = {name: value for name, value in thought.items() if history == "stateless" or name != "id"}
+            input, ask = [message("user", "Go."), sent, call, result], {**ask, "store": how == "background"}
+    assert text_of(in_each_way(here, how, input, **ask)) == "42."
+    (returned,) = reasoning_in(server)
+    assert returned["summary"] == []
+    assert returned["content"] == [{"type": "reasoning_text", "text": "Hm, f."}]
+    assert server.refusals == []
+
+
+def test_request_for_a_summary_is_no_loss_at_a_responses_server(open_pair: tuple[Lab, ResponsesServer]) -> None:
+    """RSN-4: in the first turn and in the next one, in strict mode too."""
+    here, _ = open_pair
+    strict = {"authorization": "Bearer alice-key-0123456789", "antiphon_losses": "strict"}
+    first = here.gateway.post({"model": "other-1", "input": [message("user", "Go.")], **SUMMARY}, **strict)
+    assert first.status_code == 200, first.text
+    thought, call = first.json()["output"]
+    history = [message("user", "Go."), thought, call, output(call["call_id"])]
+    second = here.gateway.post({"model": "other-1", "input": history, "store": False, **SUMMARY}, **strict)
+    assert second.status_code == 200, second.text
+    assert "antiphon-losses" not in second.headers
+
+
+def test_stream_of_a_responses_server_has_the_reasoning_once_as_summary(
+    open_pair: tuple[Lab, ResponsesServer],
+) -> None:
+    """RSN-4, STR-10: also when the stored stream is read again."""
+    here, _ = open_pair
+    events = events_in(here.ask("Go.", model="other-1", stream=True, background=True, **SUMMARY))
+    again = events_in(here.get(f"{events[-1]['response']['id']}?stream=true"))
+    for stream in (events, again):
+        kinds = [event["type"] for event in stream if "reasoning" in event["type"]]
+        prefix = "response.reasoning_summary_"
+        assert kinds == [
+            f"{prefix}{kind}" for kind in ("part.added", "text.delta", "text.delta", "text.done", "part.done")
+        ]
+        assert not any("content_part" in event["type"] for event in stream)
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_reasoning_of_a_responses_server_stays_content_without_a_request_for_a_summary(
+    open_pair: tuple[Lab, ResponsesServer], how: str
+) -> None:
+    """RSN-4: and in the next turn."""
+    here, server = open_pair
+    thought, call = in_each_way(here, how, [message("user", "Go.")], model="other-1", tools=TOOLS)["output"]
+    assert (thought["summary"], [part["text"] for part in thought["content"]]) == ([], ["Hm, f."])
+    history = [message("user", "Go."), thought, call, output(call["call_id"])]
+    in_each_way(here, how, history, model="other-1", tools=TOOLS)
+    assert [item["content"][0]["text"] for item in reasoning_in(server)] == ["Hm, f."]
+
+
+def test_sealed_reasoning_is_shown_as_a_summary_and_returns_sealed(here: Lab, other: ResponsesServer) -> None:
+    """RSN-2, RSN-4: the server reads its own sealed form."""
+    settings = {**CODEX, **SUMMARY}
+    thought, call = here.told([message("user", "Go.")], **settings)["output"]
+    assert [part["text"] for part in thought["summary"]] == ["Hm, f."]
+    assert text_of(here.told([message("user", "Go."), thought, call, output(call["call_id"])], **settings)) == "42."
+    assert other.refusals == []
+    assert [item["encrypted_content"] for item in reasoning_in(other)] == [thought["encrypted_content"]]

@@ -7,7 +7,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
+from tests.gateway.in_background import BACKGROUND_TIMINGS
 from tests.running import Running, running, until
 from tests.websocket_client import open_websocket
 
@@ -20,9 +22,23 @@ from antiphon.config import (
     StoreConfig,
     TargetConfig,
     UpstreamConfig,
+    parse_config,
 )
 from antiphon.gateway.worker_pool import LARGE_INPUT
-from antiphon.testing import ChatServer, MessagesServer, ReceivedRequest, Reply, end, error, refusal, turn
+from antiphon.testing import (
+    ChatServer,
+    Gate,
+    GeminiServer,
+    MessagesServer,
+    ReceivedRequest,
+    Reply,
+    ResponsesServer,
+    end,
+    error,
+    exactly,
+    refusal,
+    turn,
+)
 from antiphon.testing.harness import FakeServer
 from antiphon.testing.messages.errors import error_event
 
@@ -180,10 +196,30 @@ def test_gateway_without_a_valid_key_says_so() -> None:
         assert lab.counts == (2, 2)
 
 
-def test_limited_target_is_replaced_for_as_long_as_it_asks() -> None:
-    with lab_with(error(429, headers={"retry-after": "60"}), says("B")) as lab:
+def test_target_that_closes_before_a_head_is_repeated_only_if_no_other_is_left() -> None:
+    with lab_with(exactly(end("rst")), error(500)) as lab:
+        assert lab.ask().status_code == 502
+        assert lab.counts == (1, 2)
+    with lab_with(exactly(end("rst")), exactly(end("fin"))) as lab:
+        assert lab.ask().json()["error"]["code"] == "upstream_disconnected"
+        assert lab.counts == (2, 2)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"retry-after": "60"},
+        {"retry-after-ms": "60000"},
+        {"date": "Wed, 18 Nov 2026 05:00:00 GMT", "retry-after": "Wed, 18 Nov 2026 05:01:00 GMT"},
+    ],
+    ids=["seconds", "milliseconds", "date"],
+)
+def test_limited_target_is_replaced_for_as_long_as_it_asks(headers: dict[str, str]) -> None:
+    with lab_with(error(429, headers=headers), says("B")) as lab:
         assert [lab.upstream_of(input=f"{number}") for number in range(3)] == ["b", "b", "b"]
         assert lab.counts == (1, 3)
+        limited = lab.gateway.get("/v1/upstreams").json()["data"][0]
+        assert (limited["health"], 50.0 < limited["rest_seconds"] <= 60.0) == ("resting", True)
 
 
 # Faults of requests
@@ -270,19 +306,36 @@ def test_refused_target_costs_little() -> None:
 EITHER = (TargetConfig(upstream="a", model="x"), TargetConfig(upstream="b", model="y"))
 
 
+def upstreams_of(lab: Lab, headers: dict[str, str] | None = None, **fields: Any) -> set[str]:
+    """The upstreams that answer twelve turns, each of which begins with another text unless `input` is given."""
+    bodies = [{**BODY, "input": f"Text {number}.", **fields} for number in range(12)]
+    answers = [httpx2.post(f"{lab.gateway.url}/v1/responses", json=body, headers=headers) for body in bodies]
+    return {answer.headers["antiphon-upstream"] for answer in answers}
+
+
 @pytest.mark.parametrize(
-    "identify",
-    [
-        {"headers": {"x_claude_code_session_id": "s1"}},
-        {"headers": {"session_id": "s1"}},
-        {"headers": {"x_session_affinity": "s1"}},
-        {"prompt_cache_key": "k"},
-        {"instructions": "Be brief."},
-    ],
+    "header", ["x-claude-code-session-id", "session_id", "session-id", "x-session-affinity", "x-session-id"]
 )
+def test_session_of_an_agent_stays_with_the_target_that_answered(header: str) -> None:
+    with lab_with(says("A"), says("B"), targets=EITHER) as lab:
+        assert len(upstreams_of(lab, {header: "s1"})) == 1
+
+
+@pytest.mark.parametrize("identify", [{"prompt_cache_key": "k"}, {"input": "Hi.", "instructions": "Be brief."}])
 def test_conversation_stays_with_the_target_that_answered(identify: dict[str, Any]) -> None:
     with lab_with(says("A"), says("B"), targets=EITHER) as lab:
-        assert len({lab.upstream_of(**identify) for _ in range(12)}) == 1
+        assert len(upstreams_of(lab, **identify)) == 1
+
+
+def test_other_conversations_are_shared_by_the_targets() -> None:
+    with lab_with(says("A"), says("B"), targets=EITHER) as lab:
+        assert upstreams_of(lab, {"x-client-request-id": "r1"}) == {"a", "b"}
+
+
+def test_order_of_the_caller_comes_before_stickiness() -> None:
+    with lab_with(says("A"), says("B"), targets=EITHER) as lab:
+        for name in ("a", "b", "a"):
+            assert upstreams_of(lab, {"session-id": "s1"}, provider={"order": [name]}) == {name}
 
 
 def test_stored_chain_stays_with_its_target_in_every_replica(tmp_path: Path) -> None:
@@ -340,6 +393,19 @@ def test_losses_of_a_failed_attempt_are_not_reported() -> None:
             answer = lab.ask(top_logprobs=2, stream=stream)
             assert answer.headers["antiphon-upstream"] == "b"
             assert "antiphon-losses" not in answer.headers
+
+
+def test_sealed_reasoning_is_asked_of_its_maker_and_lost_elsewhere() -> None:
+    replies = [turn(testing.reasoning("I think."), testing.text("B")), says("B"), testing.messages_error(500)]
+    with lab_with(says("A"), lambda _: replies.pop(0), kinds=(ChatServer, MessagesServer)) as lab:
+        first = lab.ask(model="b-only", reasoning={"effort": "low"}, include=["reasoning.encrypted_content"]).json()
+        history = [{"role": "user", "content": "Hi."}, *first["output"], {"role": "user", "content": "And?"}]
+        assert lab.upstream_of(input=history) == "b"  # the second in priority
+        [_, other] = lab.ask("/v1/route", input=history).json()["targets"]
+        assert other["why"] == ["priority 1", "it cannot open the sealed reasoning of the conversation"]
+        answer = lab.ask(input=history)
+        assert (answer.headers["antiphon-upstream"], answer.headers["antiphon-losses"]) == ("a", "1; input[1]")
+        assert b"I think." not in lab.servers["a"].received[0].body
 
 
 # Callers' words
@@ -410,11 +476,34 @@ def test_words_for_a_router_behind_the_gateway_pass() -> None:
         assert lab.servers["a"].received[0].json["provider"] == provider
 
 
-def test_websocket_honours_words_and_sessions() -> None:
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/chat/completions"])
+def test_words_without_names_pass_to_a_router_that_is_the_only_target(path: str) -> None:
+    words = {"provider": {"data_collection": "deny", "zdr": True, "sort": "price"}}
+    with lab_with(says("A"), says("B"), upstream_settings={"profile": "openrouter"}) as lab:
+        answer = lab.gateway.post({"model": "a-only", **TURNS[path]("Hi."), **words}, path)
+        assert "antiphon-losses" not in answer.headers
+        assert lab.servers["a"].received[0].json["provider"] == words["provider"]
+        answer = lab.gateway.post(
+            {"model": "m", **TURNS[path]("Hi."), **words}, path
+        )  # the gateway itself has a choice
+        assert "provider.zdr" in answer.headers["antiphon-losses"]
+        assert "provider" not in lab.servers["a"].received[1].json
+
+
+def test_websocket_honours_words() -> None:
     with lab_with(says("A"), says("B")) as lab, open_websocket(lab.gateway.port, "/v1/responses") as socket:
         socket.send({"type": "response.create", **BODY, "provider": {"order": ["b"]}})
         until(lambda: socket.receive_json()["type"] == "response.completed")
         assert lab.counts == (0, 1)
+
+
+def test_websocket_honours_the_session_of_an_agent() -> None:
+    with lab_with(says("A"), says("B"), targets=EITHER) as lab:
+        for number in range(8):
+            with open_websocket(lab.gateway.port, "/v1/responses", ("session_id", "s1")) as socket:
+                socket.send({"type": "response.create", **BODY, "input": f"{number}"})
+                until(lambda: socket.receive_json()["type"] == "response.completed")
+        assert sorted(lab.counts) == [0, 8]
 
 
 # Usage
@@ -434,3 +523,164 @@ def test_usage_counts_the_tokens_of_failed_attempts_as_no_request(tmp_path: Path
         lab.gateway.services.logger.flush()
         until(lambda: rows().get("b") == (1, 5), 30)
         assert rows().get("a", (0, 0))[0] == 0
+
+
+# Background responses are routed as others
+
+
+def run_in_background(gateway: Running, headers: dict[str, str] | None = None, **fields: Any) -> Any:
+    """The status of a background response, once it has ended."""
+    answer = gateway.post({**BODY, "background": True, **fields}, **(headers or {}))
+    assert answer.status_code == 200, answer.text
+    path = f"/v1/responses/{answer.json()['id']}"
+    until(lambda: gateway.get(path).json()["status"] not in ("queued", "in_progress"))
+    return gateway.get(path).json()["status"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"provider": {"order": ["b"]}},
+        {"provider": {"only": ["b"]}},
+        {"provider": {"ignore": ["a"]}},
+        {"provider": {"require_parameters": True}, "top_logprobs": 2},
+        {"providerOptions": {"gateway": {"order": ["b"]}}},
+    ],
+)
+@pytest.mark.parametrize("text", ["Hi.", "x" * (LARGE_INPUT + 1)], ids=["small", "large"])
+def test_background_response_honours_the_words_of_its_caller(words: dict[str, Any], text: str, tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/a.db"
+    with lab_with(says("A"), says("B"), kinds=(MessagesServer, ChatServer), store=store) as lab:
+        assert run_in_background(lab.gateway, input=text, **words) == "completed"
+        assert lab.counts == (0, 1)
+        assert b"provider" not in lab.servers["b"].received[0].body
+        assert b"antiphon" not in lab.servers["b"].received[0].body
+
+
+def test_background_response_honours_further_models_and_retries(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/a.db"
+    with lab_with(error(500), says("B"), store=store) as lab:
+        assert run_in_background(lab.gateway, model="a-only", fallbacks=["b-only"]) == "completed"
+        assert run_in_background(lab.gateway, model="a-only", models=["b-only"], input="Hello.") == "completed"
+        assert lab.counts == (2, 2)
+        assert run_in_background(lab.gateway, provider={"allow_fallbacks": False}) == "failed"
+        assert lab.counts == (3, 2)
+
+
+def test_background_response_reports_words_that_are_not_offered(tmp_path: Path) -> None:
+    with lab_with(says("A"), says("B"), store=f"sqlite:///{tmp_path}/a.db") as lab:
+        answer = lab.ask(background=True, provider={"order": ["b", "unknown"], "zdr": True})
+        assert answer.headers["antiphon-losses"] == "2; provider.zdr, provider.order"
+        until(lambda: lab.counts == (0, 1))
+        line = next(line for line in lab.gateway.requests(2) if line["method"] == "BACKGROUND")
+        assert (line["upstream"], line["losses"]) == ("b", 2)
+
+
+def test_background_response_excludes_lossy_targets_in_strict_mode(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/a.db"
+    strict = {"antiphon_losses": "strict"}
+    with lab_with(says("A"), says("B"), kinds=(MessagesServer, ChatServer), store=store) as lab:
+        assert run_in_background(lab.gateway, strict, top_logprobs=2) == "completed"
+        assert lab.counts == (0, 1)
+
+
+def test_background_responses_of_a_session_stay_with_their_target(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/a.db"
+    with lab_with(says("A"), says("B"), targets=EITHER, store=store) as lab:
+        for number in range(8):
+            run_in_background(lab.gateway, {"x_claude_code_session_id": "s1"}, input=f"{number}")
+        assert 0 in lab.counts
+        assert sum(lab.counts) == 8
+
+
+def test_background_response_keeps_its_words_after_a_restart(tmp_path: Path) -> None:
+    """The first gateway stops before the answer begins, and another one on the same store runs the request."""
+    gate = Gate()
+    store = StoreConfig(url=f"sqlite:///{tmp_path}/a.db")
+    with ChatServer(lambda _: says("A")) as a, ChatServer(lambda _: turn(testing.wait(gate), testing.text("B"))) as b:
+        upstreams = [
+            UpstreamConfig(name=name, dialect="chat", base_url=server.base_url, models=[f"{name}-only"])
+            for name, server in (("a", a), ("b", b))
+        ]
+        targets = [TargetConfig(upstream="a", model="x"), TargetConfig(upstream="b", model="y", priority=2)]
+        config = Config(
+            upstreams=upstreams,
+            models=[ModelConfig(name="m", targets=targets)],
+            store=store,
+        )
+        with running(config, background_timings=BACKGROUND_TIMINGS) as first:
+            id = first.post({**BODY, "background": True, "provider": {"order": ["b"]}}).json()["id"]
+            until(lambda: len(b.received) == 1)
+        gate.open()
+        with running(config, background_timings=BACKGROUND_TIMINGS) as second:
+            until(lambda: second.get(f"/v1/responses/{id}").json()["status"] == "completed")
+        assert (len(a.received), len(b.received)) == (0, 2)
+
+
+# A configuration with every setting
+
+EVERY_SETTING = """
+[[upstreams]]
+name = "anthropic"
+dialect = "messages"
+base_url = "{anthropic}"
+api_key_env = ["FIRST_KEY", "SECOND_KEY"]
+[[upstreams]]
+name = "openai"
+dialect = "responses"
+base_url = "{openai}"
+[[upstreams]]
+name = "azure"
+dialect = "responses"
+base_url = "{azure}"
+[[upstreams]]
+name = "google"
+dialect = "gemini"
+base_url = "{google}"
+[[models]]
+name = "coder"
+targets = [
+  {{ upstream = "anthropic", model = "claude-sonnet-4-5" }},
+  {{ upstream = "openai", model = "gpt-5.5", priority = 2, weight = 3 }},
+  {{ upstream = "azure", model = "gpt-5.5", priority = 2, weight = 1 }},
+]
+strategy = "weighted"
+prefer = "fewest-losses"
+on_context_length = [{{ upstream = "google", model = "gemini-3-pro" }}]
+on_refusal = []
+[models.retry]
+rounds = 1
+[retry]
+rounds = 2
+deadline = 120.0
+"""
+
+
+def test_configuration_with_every_setting_is_followed() -> None:
+    replies: dict[str, Reply] = {
+        "anthropic": testing.messages_error(401),
+        "openai": error(500),
+        "azure": error(400, "This model's maximum context length is 8 tokens.", code="context_length_exceeded"),
+        "google": says("Long."),
+    }
+    kinds = {"anthropic": MessagesServer, "openai": ResponsesServer, "azure": ResponsesServer, "google": GeminiServer}
+    with ExitStack() as stack:
+        servers = {name: stack.enter_context(kind(lambda _, name=name: replies[name])) for name, kind in kinds.items()}
+        keys = {"FIRST_KEY": "first-key", "SECOND_KEY": "second-key"}
+        text = EVERY_SETTING.format(**{name: server.base_url for name, server in servers.items()})
+        gateway = stack.enter_context(running(parse_config(text, Path("antiphon.toml"), keys), environ=keys))
+        for number in range(6):
+            for server in servers.values():
+                server.received.clear()
+            answer = gateway.post({"model": "coder", "input": f"{number}"})
+            counts = {name: len(server.received) for name, server in servers.items()}
+            assert (answer.status_code, answer.headers["antiphon-upstream"], answer.json()["model"]) == (
+                200,
+                "google",
+                "coder",
+            )
+            assert counts["anthropic"] == (2 if number == 0 else 0)  # its keys rest
+            assert counts["azure"] == counts["google"] == 1
+            assert counts["openai"] <= 1
+        replies["azure"] = error(500)
+        assert gateway.post({"model": "coder", "input": "One round."}).status_code == 502

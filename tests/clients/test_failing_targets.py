@@ -24,7 +24,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoutingLab]:
 @pytest.mark.parametrize("fault", BEFORE_CONTENT)
 def test_sdk_reads_the_answer_of_the_second_target(lab: RoutingLab, fault: str, server: str) -> None:
     lab.reply = fault_reply(server, fault, stream=True)
-    model = f"{server}-refused" if fault == "refused" else server
+    model = f"{server}+{server}" + ("-refused" if fault == "refused" else "")
     client = OpenAI(base_url=f"{lab.gateway.url}/v1", api_key="any", max_retries=0)
     with client.responses.stream(model=model, input=f"Hi from {fault}.") as stream:
         events = [event.type for event in stream]

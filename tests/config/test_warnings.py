@@ -60,6 +60,16 @@ def test_pattern_shadows_what_it_covers(first: str, second: str, is_shadowed: bo
 def test_upstream_that_a_model_names_is_not_shadowed() -> None:
     models = [ModelConfig(name="m", targets=[TargetConfig(upstream="b", model="x")])]
     assert warnings_of(upstream("a", "*"), upstream("b", "x"), models=models) == []
+    special = [TargetConfig(upstream="b", model="x")]
+    entry = ModelConfig(name="m", targets=[TargetConfig(upstream="a", model="x")], on_context_length=special)
+    assert warnings_of(upstream("a", "*"), upstream("b", "x"), models=[entry]) == []
+
+
+def test_listed_name_behind_a_pattern_is_asked_second() -> None:
+    assert warnings_of(upstream("a", "gpt-*"), upstream("b", "gpt-5")) == [
+        'upstreams[1].models: "gpt-5" of the upstream "b" is shadowed, and asked there only if another fails: the earlier upstream '
+        '"a" serves "gpt-*"; give that one narrower models, or put it last'
+    ]
 
 
 def test_unset_key_is_a_warning_with_its_effect() -> None:

@@ -18,7 +18,16 @@ from tests.running import Running, running, until
 from tests.websocket_client import open_websocket
 
 from antiphon import sse, testing
-from antiphon.config import Config, HealthConfig, ModelConfig, StoreConfig, TargetConfig, Timeouts, UpstreamConfig
+from antiphon.config import (
+    Config,
+    HealthConfig,
+    ModelConfig,
+    RetryConfig,
+    StoreConfig,
+    TargetConfig,
+    Timeouts,
+    UpstreamConfig,
+)
 from antiphon.dialects.common.server_turn import StreamReader
 from antiphon.dialects.registry import SERVER_DIALECTS
 from antiphon.protocol.codec import decode_event
@@ -93,27 +102,31 @@ class ClientAnswer(Struct, frozen=True, kw_only=True):
 
 
 class RoutingLab:
-    """Each model is named after a dialect, and has two targets of it; those of `*-refused` have a first target that no
-    server listens at."""
+    """Each model is named after the dialect of its first target, and that of its second, as in `chat+gemini`; those of
+    `*-refused` have a first target that no server listens at."""
 
     def __init__(self, gateway: Running, first: dict[str, FakeServer], second: dict[str, FakeServer]) -> None:
         self.gateway = gateway
         self.first = first
         self.second = second
+        self.reply: Reply = ANSWER  # of each first target
+        self.second_reply: Reply = ANSWER
 
-    def ask(self, client: str, server: str, fault: str, *, stream: bool) -> ClientAnswer:
-        """A turn whose first target fails. The servers have forgotten all earlier turns."""
+    def ask(self, client: str, server: str, fault: str, *, stream: bool, second: str | None = None) -> ClientAnswer:
+        """A turn whose first target fails. The servers have forgotten all earlier turns. The second target has the same
+        dialect unless `second` names another."""
         self.reply = fault_reply(server, fault, stream=stream or client in STREAMING_CLIENTS)
-        for fake in (self.first[server], self.second[server]):
+        second = second or server
+        for fake in (self.first[server], self.second[second]):
             fake.received.clear()
         for state in self.gateway.services.router.states.values():
             state.wake()
-        model = f"{server}-refused" if fault == "refused" else server
+        model = f"{server}+{second}" + ("-refused" if fault == "refused" else "")
         return ASKERS.get(client, ask_over_http)(self.gateway, client, model, stream)
 
-    def turns(self, server: str) -> tuple[int, int]:
+    def turns(self, server: str, second: str | None = None) -> tuple[int, int]:
         """How often each of the two servers was asked."""
-        return len(self.first[server].received), len(self.second[server].received)
+        return len(self.first[server].received), len(self.second[second or server].received)
 
 
 def fault_reply(server: str, fault: str, *, stream: bool) -> Reply:
@@ -133,16 +146,17 @@ def fault_reply(server: str, fault: str, *, stream: bool) -> Reply:
 
 
 @contextmanager
-def routing_lab(store: Path | None = None, **settings: Any) -> Iterator[RoutingLab]:
+def routing_lab(store: Path | None = None, *, rounds: int = 2, **settings: Any) -> Iterator[RoutingLab]:
     lab: list[RoutingLab] = []
     with ExitStack() as stack:
         first = {name: stack.enter_context(make(lambda _: lab[0].reply)) for name, make in SERVERS.items()}
-        second = {name: stack.enter_context(make(lambda _: ANSWER)) for name, make in SERVERS.items()}
+        second = {name: stack.enter_context(make(lambda _: lab[0].second_reply)) for name, make in SERVERS.items()}
         config = Config(
             upstreams=[*_upstreams("first", first), *_upstreams("second", second), *_upstreams("refused", {})],
-            models=[model for name in SERVERS for model in _models(name)],
+            models=[model for first_name in SERVERS for name in SERVERS for model in _models(first_name, name)],
             timeouts=Timeouts(first_byte=1.0),
             health=HealthConfig(min_requests=10_000),
+            retry=RetryConfig(rounds=rounds),
             store=StoreConfig(url="off" if store is None else f"sqlite:///{store}/a.db"),
         )
         gateway = stack.enter_context(running(config, **settings))
@@ -158,11 +172,11 @@ def _upstreams(prefix: str, servers: dict[str, FakeServer]) -> list[UpstreamConf
     ]
 
 
-def _models(server: str) -> list[ModelConfig]:
-    second = TargetConfig(upstream=f"second-{server}", model="m", priority=2)
+def _models(first: str, second: str) -> list[ModelConfig]:
+    name, target = f"{first}+{second}", TargetConfig(upstream=f"second-{second}", model="m", priority=2)
     return [
-        ModelConfig(name=server, targets=[TargetConfig(upstream=f"first-{server}", model="m"), second]),
-        ModelConfig(name=f"{server}-refused", targets=[TargetConfig(upstream=f"refused-{server}", model="m"), second]),
+        ModelConfig(name=name, targets=[TargetConfig(upstream=f"first-{first}", model="m"), target]),
+        ModelConfig(name=f"{name}-refused", targets=[TargetConfig(upstream=f"refused-{first}", model="m"), target]),
     ]
 
 
@@ -234,7 +248,7 @@ def ask_as_editor(gateway: Running, client: str, model: str, stream: bool) -> Cl
     headers = dict(response.headers)
     if response.status_code != 200:
         return ClientAnswer(status="error", http_status=response.status_code, headers=headers)
-    *parts, last = map(msgspec.json.decode, response.content.splitlines())
+    *parts, last = map(msgspec.json.decode, filter(None, response.content.splitlines()))  # empty lines keep it alive
     text = "".join(part["value"] for part in parts)
     if last["type"] == "error":
         return ClientAnswer(status="failed", text=text, headers=headers)

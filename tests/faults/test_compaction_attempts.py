@@ -40,13 +40,32 @@ def usage_rows(gateway: Running) -> list[Any]:
 
 def turn_keys(server: ChatServer) -> list[str]:
     """The keys of the turns, without the list of models."""
-    return [request.headers["authorization"] for request in server.received if request.method == "POST"]
+    return [request.headers.get("authorization", "") for request in server.received if request.method == "POST"]
 
 
 def two_keys(server: ChatServer) -> Config:
     keys = ["FIRST_KEY", "SECOND_KEY"]
     upstream = UpstreamConfig(name="lab", dialect="chat", base_url=server.base_url, models=["m"], api_key_env=keys)
     return Config(upstreams=[upstream])
+
+
+def two_targets(first: ChatServer, second: ChatServer) -> Config:
+    return Config(
+        upstreams=[
+            UpstreamConfig(name=name, dialect="chat", base_url=server.base_url, models=[name])
+            for name, server in (("first", first), ("second", second))
+        ],
+        models=[
+            ModelConfig(
+                name="m",
+                targets=[
+                    TargetConfig(upstream="first", model="m"),
+                    TargetConfig(upstream="second", model="m", priority=2),
+                ],
+            )
+        ],
+        retry=RetryConfig(rounds=1),
+    )
 
 
 def test_compact_endpoint_takes_the_next_key(tmp_path: Path) -> None:
@@ -61,25 +80,11 @@ def test_compact_endpoint_takes_the_next_key(tmp_path: Path) -> None:
 
 def test_compact_endpoint_takes_the_next_target_and_counts_usage_once(tmp_path: Path) -> None:
     with ChatServer(lambda _: error(500, "broken")) as failing, ChatServer(lambda _: SUMMARY) as working:
-        config = Config(
-            upstreams=[
-                UpstreamConfig(name=name, dialect="chat", base_url=server.base_url, models=[name])
-                for name, server in (("first", failing), ("second", working))
-            ],
-            models=[
-                ModelConfig(
-                    name="m",
-                    targets=[
-                        TargetConfig(upstream="first", model="m"),
-                        TargetConfig(upstream="second", model="m", priority=2),
-                    ],
-                )
-            ],
-            retry=RetryConfig(rounds=1),
-        )
+        config = two_targets(failing, working)
         with gateway_of(tmp_path, config) as gateway:
             answer = gateway.post({"model": "m", "input": TALK}, "/v1/responses/compact")
             assert answer.status_code == 200, answer.text
+            assert (answer.headers["antiphon-upstream"], answer.headers["antiphon-attempts"]) == ("second", "2")
             [line] = gateway.requests(1)
             assert (line["upstream"], line["attempts"], line["input_tokens"]) == ("second", 2, 120)
             until(lambda: bool(usage_rows(gateway)))
@@ -111,3 +116,24 @@ def test_compaction_within_a_turn_has_the_key_of_its_attempt(tmp_path: Path, str
             "Bearer second-key",
             "Bearer second-key",
         ]  # summary, summary, answer
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("replies", [[error(500)], [SUMMARY, error(500)]], ids=["summary", "answer"])
+def test_turn_whose_compaction_or_answer_fails_takes_the_next_target(
+    tmp_path: Path, stream: bool, replies: list[Reply]
+) -> None:
+    left = list(replies)
+    body = {
+        "model": "m",
+        "input": TALK,
+        "stream": stream,
+        "context_management": [{"type": "compaction", "compact_threshold": 300}],
+    }
+    with ChatServer(lambda _: left.pop(0)) as failing, ChatServer(lambda _: SUMMARY) as working:
+        with gateway_of(tmp_path, two_targets(failing, working)) as gateway:
+            answer = gateway.post(body)
+            assert answer.status_code == 200, answer.text
+            assert answer.text.count('"response.failed"') == 0
+            assert (answer.headers["antiphon-upstream"], answer.headers["antiphon-attempts"]) == ("second", "2")
+            assert (len(turn_keys(failing)), len(turn_keys(working))) == (len(replies), 2)

@@ -28,7 +28,7 @@ async def sweep_under_load(open_store: Callable[[], Awaitable[Store]]) -> list[f
     """Deletes all old responses while others are saved. Returns the durations of the saves."""
     store = await open_store()
     durations: list[float] = []
-    sweep = asyncio.create_task(delete_expired(store, StoreConfig()))
+    sweep = asyncio.create_task(delete_expired(store, StoreConfig(), int(time.time())))
     while not sweep.done():
         begin = time.monotonic()
         id = f"resp_during_{len(durations)}"

@@ -22,6 +22,7 @@ from antiphon.gateway.client_body import (
     is_turn_path,
     read_client_body,
 )
+from antiphon.protocol.losses import Loss
 
 LIMITS = InputLimits(max_items=3, max_tools=2)
 TOOL: dict[str, Any] = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
@@ -203,9 +204,9 @@ def assistant(*parts: Any) -> dict[str, Any]:
 
 
 def check(dialect: ClientDialectName, body: dict[str, Any]) -> None:
-    client, content = CLIENT_DIALECTS[dialect], msgspec.json.encode({"model": "m", **body})
-    request, losses = client.request_to_hub(content)
-    check_part_types(request, client, content, losses)
+    content = msgspec.json.encode({"model": "m", **body})
+    request, losses = CLIENT_DIALECTS[dialect].request_to_hub(content)
+    check_part_types(request, ClientBody(content=content, dialect=dialect), losses)
 
 
 @pytest.mark.parametrize(
@@ -256,10 +257,15 @@ def test_other_parts_are_accepted(dialect: ClientDialectName, body: Any) -> None
     check(dialect, body)
 
 
+def test_losses_elsewhere_say_nothing_about_the_system_instruction() -> None:
+    request, _ = CLIENT_DIALECTS["gemini"].request_to_hub(msgspec.json.encode({"contents": CONTENTS}))
+    body = ClientBody(content=b"not read", dialect="gemini")
+    check_part_types(request, body, [Loss("contents[0].parts[0].thought", "the thought")])
+
+
 @pytest.mark.parametrize("body", [b'{"messages":[]}', b'{"messages":["x", {"content": ["x"]}]}'])
 def test_part_that_the_body_lacks_is_refused_with_the_field_of_the_input(body: bytes) -> None:
-    client = CLIENT_DIALECTS["chat"]
-    request, _ = client.request_to_hub(msgspec.json.encode({"messages": [user(HOLOGRAM)]}))
+    request, _ = CLIENT_DIALECTS["chat"].request_to_hub(msgspec.json.encode({"messages": [user(HOLOGRAM)]}))
     with pytest.raises(InvalidValue) as refusal:
-        check_part_types(request, client, body)
+        check_part_types(request, ClientBody(content=body, dialect="chat"))
     assert refusal.value.param == "messages"

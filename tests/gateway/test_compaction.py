@@ -15,8 +15,9 @@ from tests.store.stores import NO_LIMIT
 from antiphon.errors import ClientFault
 from antiphon.gateway.compaction import (
     MAX_VERBATIM_BYTES,
-    CompactionContents,
     CompactionOpener,
+    add_summary,
+    encode_contents_without_summary,
     fingerprint,
     open_compactions,
     select_verbatim_items,
@@ -44,10 +45,8 @@ def compaction(
     standing: list[ItemParam] | None = None,
 ) -> CompactionParam:
     prints = frozenset(map(fingerprint, covered))
-    contents = CompactionContents(
-        summary=summary, permanent_items=standing or [], verbatim_items=verbatim or [], covered_fingerprints=prints
-    )
-    return CompactionParam(encrypted_content=SEAL.encrypt("alice", contents.encode()))
+    contents = add_summary(encode_contents_without_summary(standing or [], verbatim or [], prints), summary)
+    return CompactionParam(encrypted_content=SEAL.encrypt("alice", contents))
 
 
 def texts_of(window: list[ItemParam]) -> list[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import pickle
 from typing import Any
 
 import msgspec
@@ -15,7 +16,17 @@ from tests.store.stores import NO_LIMIT
 
 from antiphon.dialects.common.token_estimate import estimate_text
 from antiphon.errors import ApiError, UpstreamFault
-from antiphon.gateway.compaction import MIN_SUMMARY_TOKENS, CompactionContents, CompactionOpener, open_compactions
+from antiphon.gateway.compaction import (
+    MIN_SUMMARY_TOKENS,
+    CompactionOpener,
+    Conversation,
+    EncodedConversation,
+    add_summary,
+    decode_contents,
+    encode_contents_without_summary,
+    encode_conversation,
+    open_compactions,
+)
 from antiphon.gateway.compactor import (
     MAX_ATTEMPTS,
     MAX_SUMMARY_TOKENS,
@@ -25,16 +36,19 @@ from antiphon.gateway.compactor import (
     Compactor,
     add_usage,
     compaction_usage,
+    verbatim_user_messages,
 )
 from antiphon.gateway.history_budget import HistoryBudget
 from antiphon.gateway.sealing import Seal
+from antiphon.gateway.worker import PICKLE_PROTOCOL, run_coroutine
+from antiphon.gateway.worker_pool import LARGE_INPUT, WorkerPool, call_function
 from antiphon.protocol import codec
-from antiphon.protocol.items import Compaction
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request, input_items
 from antiphon.protocol.stamps import Stamps
 
 SEAL = Seal(lambda: [b"k" * 32])
+WORKERS = WorkerPool(1)  # small conversations start no process
 IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
 
 
@@ -58,19 +72,48 @@ def asked(*items: dict[str, Any], **fields: Any) -> Request:
     return codec.decode_request(msgspec.json.encode({"model": "m", "input": list(items), **fields}))
 
 
+class PicklingPool(WorkerPool):
+    """Runs jobs in this process; what would cross to another process is pickled."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.functions: list[str] = []  # that were called
+
+    async def run(self, job: Any, *arguments: Any, answer: Any = None, owner: str = "") -> Any:
+        del owner
+        if job is call_function:
+            self.functions.append(arguments[0].__name__)
+        job, arguments = pickle.loads(pickle.dumps((job, arguments), PICKLE_PROTOCOL))
+
+        def ask(name: str, *asked: Any, **options: Any) -> Any:
+            return run_coroutine(answer(name, *asked, **options))
+
+        result = run_coroutine(job(ask, *arguments))
+        return pickle.loads(pickle.dumps(result, PICKLE_PROTOCOL))
+
+
+def conversation_of(request: Request) -> Conversation:
+    return Conversation(request=request, sealed_items=input_items(request))
+
+
 def compact(
     request: Request,
     *answered: ScriptedAnswer | ApiError,
     dialect: str = "chat",
     context_size: int | None = None,
     threshold: int | None = None,
+    workers: WorkerPool = WORKERS,
+    encodes: bool = False,
 ) -> tuple[CompactionResult, list[Any], list[str]]:
     """The compaction, the requests that the upstream received, and the losses."""
-    compactor = Compactor(seal=SEAL, owner="alice", target=target(dialect), context_size=context_size, stamps=stamps())
-    transport, losses = ScriptedTransport(*answered), Losses()
-    made = asyncio.run(
-        compactor.compact(request, input_items(request), transport, losses, compaction_threshold=threshold)
+    conversation: Conversation | EncodedConversation = conversation_of(request)
+    if encodes:
+        conversation = encode_conversation(conversation)
+    compactor = Compactor(
+        seal=SEAL, owner="alice", target=target(dialect), context_size=context_size, stamps=stamps(), workers=workers
     )
+    transport, losses = ScriptedTransport(*answered), Losses()
+    made = asyncio.run(compactor.compact(conversation, transport, losses, compaction_threshold=threshold))
     return made, [msgspec.json.decode(each.body) for each in transport.asked], [str(loss) for loss in losses]
 
 
@@ -107,8 +150,8 @@ def test_compactor_seals_the_summary_of_an_ordinary_turn() -> None:
         assert words in text
     assert not {"tools", "tool_choice", "temperature"} & set(sent)
     window = open_compactions([made.item], CompactionOpener(seal=SEAL, owner="alice"), path_of, HistoryBudget(NO_LIMIT))
-    assert window == made.contents.items()
-    assert made.contents.summary == "Notes: slate."
+    assert window == decode_contents(made.content).items()
+    assert decode_contents(made.content).summary == "Notes: slate."
     assert texts_of(window)[0] == "Be brief."
     assert texts_of(window)[2:] == ["The code word is slate.", "Go on."]
 
@@ -117,7 +160,7 @@ def test_compactor_accepts_streams_and_other_dialects() -> None:
     """CMP-3."""
     streamed = b'data: {"choices":[{"delta":{"content":"Notes."},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
     made, _, _ = compact(asked(says("user")), ScriptedAnswer([streamed], SSE))
-    assert (made.contents.summary, made.usage) == ("Notes.", None)
+    assert (decode_contents(made.content).summary, made.usage) == ("Notes.", None)
     message = {"type": "message", "id": "m", "status": "completed", "role": "assistant"}
     body = {
         "id": "r",
@@ -127,7 +170,7 @@ def test_compactor_accepts_streams_and_other_dialects() -> None:
     made, (sent,), _ = compact(
         asked(says("user")), ScriptedAnswer([msgspec.json.encode(body)], JSON), dialect="responses"
     )
-    assert made.contents.summary == "Notes."
+    assert decode_contents(made.content).summary == "Notes."
     assert (sent["store"], sent["instructions"]) == (False, SUMMARY_INSTRUCTIONS)
 
 
@@ -146,7 +189,7 @@ def test_compactor_retries_an_overlong_transcript_with_less() -> None:
     lengths = [estimate_text(each["messages"][1]["content"]) for each in sent]
     assert lengths[1] <= lengths[0] // 2 + 50
     assert lengths[2] <= lengths[1] // 2 + 50
-    assert made.contents.summary == "Notes."
+    assert decode_contents(made.content).summary == "Notes."
     assert losses == [
         f"input: {losses[0].split()[1]} of the oldest items (they did not fit into the transcript for the summary)"
     ]
@@ -166,7 +209,7 @@ def test_compactor_retries_an_empty_summary_with_a_higher_limit() -> None:
     assert MIN_SUMMARY_TOKENS in sent.values()
     made, sent, losses = compact(request, answers("", "length"), answers("Notes."))
     assert (MIN_SUMMARY_TOKENS in sent[0].values(), MAX_SUMMARY_TOKENS in sent[1].values()) == (True, True)
-    assert (made.contents.summary, losses) == ("Notes.", [])
+    assert (decode_contents(made.content).summary, losses) == ("Notes.", [])
     with pytest.raises(UpstreamFault):
         compact(request, answers("", "length"), answers("", "length"))
 
@@ -175,7 +218,7 @@ def test_compactor_keeps_its_result_below_the_threshold() -> None:
     request = asked(*(says("user", f"{at} " + "word " * 50) for at in range(40)))
     made, (sent,), _ = compact(request, answers("Notes."), threshold=800)
     assert 256 in sent.values()
-    assert len(made.contents.verbatim_items) == 1
+    assert len(decode_contents(made.content).verbatim_items) == 1
 
 
 @pytest.mark.parametrize(
@@ -199,9 +242,11 @@ def test_compactor_without_a_key_makes_no_upstream_call() -> None:
         raise ApiError("no key", code="unsupported_parameter")
 
     transport = ScriptedTransport()
-    compactor = Compactor(seal=Seal(no_key), owner="alice", target=target(), context_size=None, stamps=stamps())
+    compactor = Compactor(
+        seal=Seal(no_key), owner="alice", target=target(), context_size=None, stamps=stamps(), workers=WORKERS
+    )
     with pytest.raises(ApiError, match="no key"):
-        asyncio.run(compactor.compact(asked(says("user")), [], transport, Losses()))
+        asyncio.run(compactor.compact(conversation_of(asked(says("user"))), transport, Losses()))
     assert transport.asked == []
 
 
@@ -231,14 +276,9 @@ def test_user_messages_have_the_fields_that_an_output_requires() -> None:
         {"type": "output_text", "text": "b", "annotations": [], "logprobs": []},
     ]
     request = asked(says("system", "s"), says("user", "q"), says("assistant", "r"), {"role": "user", "content": parts})
-    result = CompactionResult(
-        item=Compaction(id="cmp_1", encrypted_content="x"),
-        contents=CompactionContents(
-            summary="s", permanent_items=[], verbatim_items=input_items(request), covered_fingerprints=frozenset()
-        ),
-        usage=None,
-    )
-    assert msgspec.to_builtins([message.content for message in result.user_messages(stamps())]) == [
+    contents = add_summary(encode_contents_without_summary([], input_items(request), frozenset()), "s")
+    messages = verbatim_user_messages(contents, stamps())
+    assert msgspec.to_builtins([message.content for message in messages]) == [
         [{"type": "input_text", "text": "q"}],
         [
             {"type": "input_text", "text": "a"},
@@ -247,3 +287,22 @@ def test_user_messages_have_the_fields_that_an_output_requires() -> None:
             {"type": "input_text", "text": "b"},
         ],
     ]
+
+
+def test_large_conversation_is_compacted_in_worker_processes() -> None:
+    """The result is the same as in this process. The last user message alone is larger than what is computed here."""
+    request = asked(
+        says("developer", "Be brief."),
+        call("a"),
+        output("a"),
+        says("user", "The code word is slate. " + "word " * (LARGE_INPUT // 5)),
+        prompt_cache_key="key",
+    )
+    pool = PicklingPool()
+    here, sent_here, losses_here = compact(request, too_long(), answers("Notes."), workers=pool)
+    assert pool.functions == ["_encrypt"]
+    pool.functions.clear()
+    made, sent, losses = compact(request, too_long(), answers("Notes."), workers=pool, encodes=True)
+    assert pool.functions == ["draft_compaction", "draft_compaction", "_encrypt"]
+    assert (made.content, sent, losses) == (here.content, sent_here, losses_here)
+    assert SEAL.decrypt("alice", made.item.encrypted_content) == made.content

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from itertools import count
 from typing import Any
 
 import msgspec
 import pytest
+from tests.gateway.test_compactor import PicklingPool
 
-from antiphon.gateway.conversation import make_addition, make_entries
+from antiphon.gateway.conversation import JoinedConversation, make_addition, make_entries
+from antiphon.gateway.ids import new_id, now
+from antiphon.gateway.worker_pool import LARGE_INPUT
 from antiphon.protocol.codec import decode_as
 from antiphon.protocol.items import ItemParam
 from antiphon.protocol.stamps import Stamps
@@ -62,3 +66,13 @@ def test_entries_have_ids_and_exclude_triggers() -> None:
     entries = make_entries(items, stamps())
     assert [entry.id for entry in entries] == ["msg_1", "item_2", "mine"]
     assert [msgspec.json.decode(entry.item)["id"] for entry in entries] == ["msg_1", "item_2", "mine"]
+
+
+def test_addition_of_a_large_turn_is_made_in_a_worker_process() -> None:
+    pool = PicklingPool()
+    conversation = JoinedConversation(id="conv_1", store=None, workers=pool)  # type: ignore[arg-type]
+    for text, functions in (("Hi", []), ("x" * LARGE_INPUT, ["make_addition"])):
+        turn = record("completed", [message("user", text, id="msg_a")], [])
+        added = asyncio.run(conversation.make_addition(turn, Stamps(new_id, now)))
+        assert added == make_addition("conv_1", turn, stamps())
+        assert pool.functions == functions

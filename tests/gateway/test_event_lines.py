@@ -12,7 +12,14 @@ from msgspec.structs import replace
 from tests.store.store_setups import STORE_SETUPS, StoreSetup
 from tests.store.stores import record
 
-from antiphon.gateway.event_lines import LONG_TEXT, REFERENCE_MARK, EventLineWriter, StoredEventReader
+from antiphon.gateway.event_lines import (
+    LONG_INSTRUCTIONS,
+    LONG_TEXT,
+    REFERENCE_MARK,
+    EventLineWriter,
+    StoredEventReader,
+)
+from antiphon.protocol import codec
 from antiphon.protocol.codec import decode_event
 from antiphon.protocol.content import OutputText, ReasoningText, Refusal, SummaryText
 from antiphon.protocol.events import (
@@ -24,13 +31,18 @@ from antiphon.protocol.events import (
     ReasoningDone,
     RefusalDone,
     ResponseCompleted,
+    ResponseCreated,
+    ResponseInProgress,
+    ResponseQueued,
     StreamEvent,
     SummaryTextDone,
+    TextRun,
 )
 from antiphon.protocol.items import CustomToolCall, FunctionCall, Message, Reasoning
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import Response, make_initial_response
+from antiphon.protocol.response import JsonSchemaFormat, Response, TextConfig, make_initial_response
 from antiphon.protocol.status import ItemStatus
+from antiphon.protocol.tools import FunctionTool
 from antiphon.store.interface import Store
 
 pytestmark = pytest.mark.io
@@ -49,8 +61,8 @@ def answer(text: str, *, at: int = 0) -> list[StreamEvent]:
     ]
 
 
-def lines_of(events: list[StreamEvent]) -> list[bytes]:
-    writer = EventLineWriter(RESPONSE)
+def lines_of(events: list[StreamEvent], queued: Response = RESPONSE) -> list[bytes]:
+    writer = EventLineWriter(queued)
     for event in events:
         assert writer.feed(event)
     return writer.take_lines()
@@ -142,6 +154,49 @@ def test_every_kind_of_text_is_found_again() -> None:
         run_with("sqlite", law)
 
 
+def lifecycle(response: Response) -> list[StreamEvent]:
+    """The events of a response without output."""
+    return [
+        ResponseCreated(sequence_number=0, response=response),
+        ResponseQueued(sequence_number=1, response=response),
+        ResponseInProgress(sequence_number=2, response=replace(response, status="in_progress")),
+        ResponseCompleted(sequence_number=3, response=replace(response, status="completed")),
+    ]
+
+
+@pytest.mark.parametrize("kind", STORE_SETUPS)
+def test_instructions_and_tools_are_stored_once_and_read_in_every_event(kind: str) -> None:
+    tools: list[Any] = [FunctionTool(name="f", description="d" * 1000, parameters={}, strict=True)]
+    queued = replace(RESPONSE, status="queued", instructions="é" * LONG_INSTRUCTIONS, tools=tools)
+    events = lifecycle(queued)
+    lines = lines_of(events, queued)
+    assert [len(line) > 1000 for line in lines] == [True, False, False, False]
+
+    async def law(setup: StoreSetup) -> None:
+        await store_lines(setup.store, lines)
+        for after in range(-1, 4):
+            assert await read_all(setup.store, after) == events[after + 1 :]
+
+    run_with(kind, law)
+
+
+def test_other_instructions_and_short_ones_are_stored_in_every_event() -> None:
+    for first, second in (("x" * (LONG_INSTRUCTIONS - 1), None), ("x" * LONG_INSTRUCTIONS, "y" * LONG_INSTRUCTIONS)):
+        queued = replace(RESPONSE, status="queued", instructions=first)
+        events = lifecycle(queued)[:3]
+        end = replace(queued, status="completed", instructions=second or first)
+        events.append(ResponseCompleted(sequence_number=3, response=end))
+        assert decode_event(lines_of(events, queued)[3]) == events[3]
+
+
+def test_run_of_deltas_has_the_lines_of_its_events() -> None:
+    run = TextRun(7, 'msg_":0,"delta":""', 2, 0, ["a", 'b"\n', "", "é\u2028", "c" * 2000])
+    writer, other = EventLineWriter(RESPONSE), EventLineWriter(RESPONSE)
+    joined = writer.text_run(run)
+    assert joined == b"".join(map(other.feed, run.events()))
+    assert writer.take_lines() == other.take_lines()
+
+
 def test_text_that_looks_like_a_reference_stays_as_it_is() -> None:
     text = '{"antiphon:text_of_event":0}'
     events = answer(text)
@@ -149,6 +204,39 @@ def test_text_that_looks_like_a_reference_stays_as_it_is() -> None:
     async def law(setup: StoreSetup) -> None:
         await store_lines(setup.store, lines_of(events))
         assert await read_all(setup.store) == events
+
+    run_with("sqlite", law)
+
+
+@pytest.mark.parametrize("member", ["text", "tools", "instructions"])
+def test_json_of_a_client_that_looks_like_a_reference_stays_as_it_is(member: str) -> None:
+    """Otherwise a few bytes of a schema would become many megabytes."""
+    schema = {"properties": {f"p{number}": {f"antiphon:{member}_of_event": 0} for number in range(50)}}
+    tools: list[Any] = [FunctionTool(name="f", description="d" * 1000, parameters=schema, strict=True)]
+    text = TextConfig(format=JsonSchemaFormat(name="n", schema=schema, description=None, strict=True))
+    for queued in (replace(RESPONSE, status="queued", tools=tools), replace(RESPONSE, status="queued", text=text)):
+        long = replace(queued, instructions="é" * LONG_INSTRUCTIONS)
+        events = lifecycle(long)
+        lines = lines_of(events, long)
+
+        async def law(setup: StoreSetup, lines: list[bytes] = lines, events: list[StreamEvent] = events) -> None:
+            await store_lines(setup.store, lines)
+            page = await StoredEventReader(setup.store, "anna", "resp_1").read_after(-1)
+            assert page is not None
+            assert sum(map(len, page.lines)) < 4 * len(codec.encode(events[0])) + 1000
+            if member != "text":
+                assert list(map(decode_event, page.lines)) == events
+
+        run_with("sqlite", law)
+
+
+def test_line_of_an_earlier_version_refers_without_a_mark() -> None:
+    done = answer("y" * LONG_TEXT)
+    lines = [line.removeprefix(b" ") for line in lines_of(done)]
+
+    async def law(setup: StoreSetup) -> None:
+        await store_lines(setup.store, lines)
+        assert await read_all(setup.store) == done
 
     run_with("sqlite", law)
 

@@ -11,7 +11,12 @@ import pytest
 from tests.store.stores import NO_LIMIT, STORE_OPENERS, STORES
 
 from antiphon.errors import ApiError
-from antiphon.gateway.compaction import CompactionContents, CompactionOpener, fingerprint
+from antiphon.gateway.compaction import (
+    CompactionOpener,
+    add_summary,
+    encode_contents_without_summary,
+    fingerprint,
+)
 from antiphon.gateway.history import (
     HistorySource,
     ResolvedRequest,
@@ -300,8 +305,8 @@ def test_calls_inside_a_compaction_match_outputs() -> None:
     seal = Seal(lambda: [b"k" * 32])
     call: list[Any] = codec.decode_as(msgspec.json.encode([CALL]), list[Item])
     covered = frozenset(map(fingerprint, asked(user("old")).input))  # type: ignore[arg-type]
-    contents = CompactionContents(summary="sum", permanent_items=[], verbatim_items=call, covered_fingerprints=covered)
-    item = {"type": "compaction", "encrypted_content": seal.encrypt("alice", contents.encode())}
+    contents = add_summary(encode_contents_without_summary([], call, covered), "sum")
+    item = {"type": "compaction", "encrypted_content": seal.encrypt("alice", contents)}
     opener = CompactionOpener(seal=seal, owner="alice")
     archive = HistorySource(
         owner="alice",
@@ -345,10 +350,8 @@ def test_calls_inside_a_compaction_match_outputs() -> None:
 def test_lone_output_beside_a_compaction_is_matched_with_its_stored_call() -> None:
     """D-3."""
     seal = Seal(lambda: [b"k" * 32])
-    contents = CompactionContents(
-        summary="sum", permanent_items=[], verbatim_items=[], covered_fingerprints=frozenset()
-    )
-    item = {"type": "compaction", "encrypted_content": seal.encrypt("alice", contents.encode())}
+    contents = add_summary(encode_contents_without_summary([], [], frozenset()), "sum")
+    item = {"type": "compaction", "encrypted_content": seal.encrypt("alice", contents)}
 
     class OneCall:
         async def find_calls(self, owner: str, call_ids: list[str]) -> dict[str, int]:

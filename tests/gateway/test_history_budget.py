@@ -26,7 +26,12 @@ from tests.gateway.test_history import (
 from tests.store.stores import NO_LIMIT, STORE_OPENERS
 
 from antiphon.errors import ApiError, ClientFault
-from antiphon.gateway.compaction import CompactionContents, CompactionOpener, fingerprint
+from antiphon.gateway.compaction import (
+    CompactionOpener,
+    add_summary,
+    encode_contents_without_summary,
+    fingerprint,
+)
 from antiphon.gateway.history import HistorySource, ResolvedRequest, resolve_history
 from antiphon.gateway.history_budget import HistoryBudget
 from antiphon.gateway.sealing import Seal
@@ -377,10 +382,8 @@ SEAL = Seal(lambda: [b"k" * 32])
 def compaction(text: str, *covered: dict[str, Any]) -> tuple[dict[str, Any], int]:
     """A compaction, and the bytes in it."""
     items: list[ItemParam] = codec.decode_as(msgspec.json.encode(covered), list[ItemParam])
-    contents = CompactionContents(
-        summary=text, permanent_items=[], verbatim_items=[], covered_fingerprints=frozenset(map(fingerprint, items))
-    )
-    return {"type": "compaction", "encrypted_content": SEAL.encrypt("alice", contents.encode())}, len(contents.encode())
+    contents = add_summary(encode_contents_without_summary([], [], frozenset(map(fingerprint, items))), text)
+    return {"type": "compaction", "encrypted_content": SEAL.encrypt("alice", contents)}, len(contents)
 
 
 def words(resolved: ResolvedRequest) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.gateway.scripted import JSON, SSE, ScriptedAnswer, ScriptedTransport, target
-from tests.gateway.test_compactor import SEAL, answers, asked, stamps, too_long
+from tests.gateway.test_compactor import SEAL, WORKERS, PicklingPool, answers, asked, stamps, too_long
 from tests.gateway.test_conversation_steps import says
 
 from antiphon.config import TraceConfig
@@ -20,6 +20,7 @@ from antiphon.gateway.managed_turn import EmptyResponse, ManagedTurn, PrefixedSt
 from antiphon.gateway.planning import ContextPlan
 from antiphon.gateway.turn import is_json
 from antiphon.gateway.turn_data import prepare_request
+from antiphon.gateway.worker_pool import LARGE_INPUT, WorkerPool
 from antiphon.protocol.events import (
     ItemAdded,
     OutputTextDelta,
@@ -50,12 +51,20 @@ USED = {"prompt_tokens": 90, "completion_tokens": 9, "total_tokens": 99}
 
 
 def turn(
-    *items: dict[str, Any], compacts: bool = False, dialect: str = "chat", trace: Trace | None = None, **settings: Any
+    *items: dict[str, Any],
+    compacts: bool = False,
+    dialect: str = "chat",
+    trace: Trace | None = None,
+    encodes: bool = False,
+    workers: WorkerPool = WORKERS,
+    **settings: Any,
 ) -> ManagedTurn:
     request = asked(*items)
     place = target(dialect)
-    compactor = Compactor(seal=SEAL, owner="alice", target=place, context_size=None, stamps=stamps())
+    compactor = Compactor(seal=SEAL, owner="alice", target=place, context_size=None, stamps=stamps(), workers=workers)
     plan = ContextPlan(request=request, sealed_items=input_items(request), compacts=compacts, **settings)
+    if encodes:
+        plan = plan.encode()
     prepared = prepare_request(request, place.plan_translation())
     return ManagedTurn(prepared, place, stamps(), None, trace, None, plan, compactor)
 
@@ -274,7 +283,7 @@ def test_prefixed_stream_reader_renumbers_every_kind_of_event() -> None:
             ),
             TextRun(4, "msg_1", 0, 0, ["a", "b"]),
         ),
-        lambda: CompactionResult(item=item, contents=None, usage=None),  # type: ignore[arg-type]
+        lambda: CompactionResult(item=item, content=b"", usage=None),
         OutputLimits(),
     )
     received: list[Any] = reader.finish()
@@ -287,3 +296,41 @@ def test_prefixed_stream_reader_renumbers_every_kind_of_event() -> None:
     ]
     assert (received[9].output_index, received[9].deltas) == (1, ["a", "b"])
     assert OutputTextDelta not in map(type, received)
+
+
+def sent_bodies(
+    *answered: ScriptedAnswer, items: list[dict[str, Any]], **settings: Any
+) -> tuple[list[bytes], list[str]]:
+    """What the upstream receives, and the functions that were called in worker processes."""
+    pool, transport = PicklingPool(), ScriptedTransport(*answered)
+    asyncio.run(turn(*items, workers=pool, context_size=10_000_000, **settings).send_request(transport))
+    return [each.body for each in transport.asked], pool.functions
+
+
+def test_large_conversation_is_compacted_in_worker_processes() -> None:
+    items = [says("user", "a"), says("assistant", "b"), says("user", "c " * LARGE_INPUT)]
+    here, encoded = (
+        sent_bodies(answers("Notes."), answers("Hello."), items=items, compacts=True, truncates=True, encodes=encodes)
+        for encodes in (False, True)
+    )
+    assert here[0] == encoded[0]
+    assert here[1] == ["_encrypt", "compact_request"]  # the last message is kept as it is
+    assert encoded[1] == ["draft_compaction", "_encrypt", "compact_request"]
+
+
+def test_large_conversation_is_truncated_in_worker_processes() -> None:
+    items = [says("user", "a " * LARGE_INPUT), says("assistant", "b"), says("user", "Go on.")]
+    here, encoded = (
+        sent_bodies(too_long(), answers("Hello."), items=items, truncates=True, encodes=encodes)
+        for encodes in (False, True)
+    )
+    assert here[0] == encoded[0]
+    assert len(here[0][1]) < LARGE_INPUT
+    assert (here[1], encoded[1]) == ([], ["shorten_request"])
+
+
+def test_plan_that_shortens_nothing_keeps_no_conversation() -> None:
+    request = asked(says("user", "a"))
+    plan = ContextPlan(request=request, sealed_items=input_items(request)).encode()
+    assert plan.encoded_conversation is None
+    assert input_items(plan.request) == plan.sealed_items == []

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import pytest
 
 from antiphon.gateway import memory
-from antiphon.gateway.memory import release_free_memory
+from antiphon.gateway.memory import LARGE_BLOCK, M_MMAP_THRESHOLD, release_free_memory, return_large_blocks
 
 
 def test_free_memory_is_given_back_completely(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,3 +20,18 @@ def test_free_memory_is_given_back_completely(monkeypatch: pytest.MonkeyPatch) -
 def test_library_without_the_function_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "_find_trim", lambda: None)
     release_free_memory()
+
+
+def test_large_blocks_are_given_back_when_they_are_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+    options: list[tuple[int, int]] = []
+
+    class Library:
+        def mallopt(self, option: int, value: int) -> None:
+            options.append((option, value))
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: Library())
+    return_large_blocks()
+    assert options == [(M_MMAP_THRESHOLD, LARGE_BLOCK)]
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: object())  # a library without the function
+    return_large_blocks()
+    assert len(options) == 1

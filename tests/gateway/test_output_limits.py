@@ -214,6 +214,7 @@ def read_to_end(dialect: ServerDialectName, frames: Frames, together: int) -> tu
     return events[-1].response, reader
 
 
+@pytest.mark.without_coverage
 @pytest.mark.parametrize("together", [1, 16])
 @pytest.mark.parametrize("name", BY_BYTES)
 def test_endless_stream_ends_at_the_byte_limit(name: str, together: int) -> None:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-import msgspec
+import asyncio
+from typing import Any
 
+import msgspec
+from tests.gateway.test_compactor import PicklingPool
+
+from antiphon.gateway.conversation import JoinedConversation
 from antiphon.gateway.ids import group_id_of
-from antiphon.gateway.recording import add_target, input_with_ids, stored_target, without_target
+from antiphon.gateway.recording import ResponseRecorder, add_target, input_with_ids, stored_target, without_target
 from antiphon.protocol.codec import decode_response, encode
 from antiphon.protocol.items import FunctionCallOutputParam, ItemParam, MessageParam
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import make_initial_response
 from antiphon.protocol.stamps import Stamps
+from antiphon.protocol.status import ResponseStatus
+from antiphon.store.conversations import ConversationEntry
 
 STAMPS = Stamps(lambda prefix: f"{prefix}_1f", lambda: 0)
 
@@ -47,3 +54,31 @@ def test_stored_head_has_the_target_and_clients_do_not_see_it() -> None:
     assert without_target(response) is response
     other = decode_response(msgspec.json.encode({**msgspec.json.decode(marked), "billing": 1}))
     assert b'"billing":1' in encode(without_target(other))
+
+
+class LostWrites:
+    """A store whose first write is committed, but whose client disconnects before it returns."""
+
+    def __init__(self) -> None:
+        self.writes: list[list[ConversationEntry]] = []
+
+    async def add_entries(self, _owner: str, _conversation_id: str, entries: list[ConversationEntry]) -> None:
+        self.writes.append(entries)
+        if len(self.writes) == 1:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            await asyncio.sleep(0)
+
+
+def test_second_write_of_a_cancelled_turn_has_the_same_entries() -> None:
+    numbers = iter(range(100))
+    stamps = Stamps(lambda prefix: f"{prefix}_{next(numbers)}", lambda: 0)
+    store: Any = LostWrites()
+    conversation = JoinedConversation(id="conv_1", store=store, workers=PicklingPool())
+    recorder = ResponseRecorder(None, "anna", (encode([message()]), []), stamps, conversation)
+    response = make_initial_response(Request(model="m"), id="resp_1", created_at=1)
+    asyncio.run(recorder.save(msgspec.structs.replace(response, status=ResponseStatus.COMPLETED)))
+    first, second = store.writes
+    assert first == second
+    assert len(first) == 1

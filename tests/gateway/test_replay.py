@@ -332,6 +332,7 @@ def test_replay_of_a_client_of_the_dialect_of_the_server_keeps_the_form_of_its_r
     assert differences_in(replay_trace(trace)) == []
 
 
+@pytest.mark.slow
 def test_replay_of_a_large_answer_has_no_differences(tmp_path: Path) -> None:
     """Its last events are written one after the other."""
     text = b'data: {"choices":[{"delta":{"content":"%b"}}]}\n\n' % (b"x" * 200_000)

@@ -14,7 +14,7 @@ from antiphon.config import Config, ModelConfig, RetryConfig, StoreConfig, Targe
 from antiphon.errors import ClientFault
 from antiphon.gateway.client_body import ClientBody
 from antiphon.gateway.history import HistorySource
-from antiphon.gateway.prepare_turn import GatewayHost, TurnPreparer
+from antiphon.gateway.prepare_turn import TurnPreparer
 from antiphon.gateway.request_scope import RequestLog
 from antiphon.gateway.route_plan import RoutePlan, explain_route, list_targets
 from antiphon.ops.logger import Logger
@@ -42,8 +42,8 @@ def plan(services: Services, *, strict: bool | None = None, **fields: Any) -> Ro
     body = ClientBody(content=msgspec.json.encode({"model": "coder", "input": "Hi", **fields}))
     source = HistorySource(owner="alice", store=None, limit=1_000_000)
     log_entry = RequestLog(request_id="req_1", method="POST", path="/v1/route")
-    host = GatewayHost(services, lambda _: source, log_entry, None, keeps_history=False, strict=strict)
-    return asyncio.run(explain_route(services, TurnPreparer(services, body, host, log_entry, None, None)))
+    preparer = TurnPreparer(services, body, lambda _: source, log_entry, None, strict=strict)
+    return asyncio.run(explain_route(services, preparer))
 
 
 def labels(route_plan: RoutePlan) -> list[str]:
@@ -55,10 +55,26 @@ def test_plan_has_all_targets_with_reasons_and_losses() -> None:
     assert sorted(labels(route_plan)[:2]) == ["chat/c", "messages/x"]
     assert labels(route_plan)[2] == "small/y"
     by_name = {target.upstream: target for target in route_plan.targets}
-    assert by_name["messages"].why == ["priority 1", "weight 3"]
+    assert by_name["messages"].why == ["priority 1, drawn with weight 3 of 4"]
+    assert by_name["small"].why == ["priority 2"]
     assert [loss.path for loss in by_name["messages"].losses] == ["top_logprobs"]
     assert by_name["chat"].losses == []
     assert (route_plan.rounds, route_plan.on_context_length, route_plan.on_refusal) == (2, [], ["small/z"])
+
+
+@pytest.mark.parametrize(("strategy", "reason"), [("least-busy", "least-busy for weight 3"), ("fastest", "fastest")])
+def test_plan_names_the_strategy_that_chooses(strategy: str, reason: str) -> None:
+    by_name = {target.upstream: target for target in plan(services_with(strategy=strategy)).targets}
+    assert by_name["messages"].why == [f"priority 1, {reason}"]
+    assert by_name["chat"].why == [f"priority 1, {strategy}"]
+
+
+def test_plan_follows_the_caller_and_says_what_is_not_offered() -> None:
+    route_plan = plan(services_with(), provider={"order": ["small", "gone"], "allow_fallbacks": False})
+    assert labels(route_plan) == ["small/y"]
+    assert route_plan.targets[0].why == ["in the order of the caller"]
+    assert route_plan.rounds == 1
+    assert [loss.path for loss in route_plan.not_offered] == ["provider.order"]
 
 
 def test_plan_prefers_the_fewest_losses() -> None:
@@ -91,15 +107,15 @@ def test_plan_names_the_target_with_a_warm_cache() -> None:
     log_entry = RequestLog(request_id="req_1", method="POST", path="/v1/route")
     body = ClientBody(content=b'{"model": "coder", "input": "Hi"}')
 
-    def make_host() -> GatewayHost:
-        return GatewayHost(services, lambda _: source, log_entry, None, keeps_history=False, strict=None)
+    def make_preparer() -> TurnPreparer:
+        return TurnPreparer(services, body, lambda _: source, log_entry, None)
 
-    first_host, second_host = make_host(), make_host()
-    asyncio.run(explain_route(services, TurnPreparer(services, body, first_host, log_entry, None, None)))
-    assert first_host.session is not None
-    assert first_host.facts is not None
-    services.router.remember_answer(first_host.session, route.targets[2], first_host.facts, "resp_1")
-    route_plan = asyncio.run(explain_route(services, TurnPreparer(services, body, second_host, log_entry, None, None)))
+    first_preparer, second_preparer = make_preparer(), make_preparer()
+    asyncio.run(explain_route(services, first_preparer))
+    assert first_preparer.session is not None
+    assert first_preparer.facts is not None
+    services.router.remember_answer(first_preparer.session, route.targets[2], first_preparer.facts, "resp_1")
+    route_plan = asyncio.run(explain_route(services, second_preparer))
     assert labels(route_plan)[0] == "small/y"
     assert "it answered this conversation before, so its cache is warm" in route_plan.targets[0].why
 

@@ -24,29 +24,34 @@ GATEWAY = str(Path(antiphon.gateway.__file__).parent)
 #: route → resolve history → plan → prepare → run → record
 STEPS = ["direct", "_resolve_history", "_plan_context", "prepare_request", "run_turn", "record_turn"]
 BODY = {"model": "m", "input": "Hi."}
+Body = dict[str, Any]
 
 
-def stream_over_http(gateway: Running) -> None:
-    assert b"response.completed" in gateway.post({**BODY, "stream": True}).content
+def stream_over_http(gateway: Running, body: Body) -> None:
+    assert b"response.completed" in gateway.post({**body, "stream": True}).content
 
 
-def run_over_websocket(gateway: Running) -> None:
+def run_over_websocket(gateway: Running, body: Body) -> None:
     with open_websocket(gateway.port, "/v1/responses") as client:
-        client.send({"type": "response.create", **BODY})
+        client.send({"type": "response.create", **body})
         until(lambda: client.receive_json()["type"] == "response.completed")
 
 
-def run_in_background(gateway: Running) -> None:
-    id = gateway.post({**BODY, "background": True}).json()["id"]
+def run_in_background(gateway: Running, body: Body) -> None:
+    id = gateway.post({**body, "background": True}).json()["id"]
     until(lambda: gateway.get(f"/v1/responses/{id}").json()["status"] == "completed")
 
 
 @pytest.mark.parametrize("run", [stream_over_http, run_over_websocket, run_in_background])
-def test_turn_takes_all_steps_in_order(run: Callable[[Running], None], tmp_path: Path) -> None:
+def test_turn_takes_all_steps_in_order(run: Callable[[Running, Body], None], tmp_path: Path) -> None:
+    """A turn that continues a history and is shortened takes all of them; others leave out what they do not need."""
     with ChatServer() as server, recorded_steps() as steps:
         config = replace(one_upstream(server.base_url), store=StoreConfig(url=f"sqlite:///{tmp_path}/a.db"))
         with running(config) as gateway:
-            run(gateway)
+            first_id = gateway.post(BODY).json()["id"]
+            until(lambda: gateway.get(f"/v1/responses/{first_id}").status_code == 200)
+            steps.clear()
+            run(gateway, {**BODY, "previous_response_id": first_id, "truncation": "auto"})
     assert [*dict.fromkeys(steps)] == STEPS
 
 

@@ -180,6 +180,7 @@ def test_plain_answer_with_too_many_items_is_refused() -> None:
             assert "1001 items" in error.message
 
 
+@pytest.mark.slow
 def test_endless_stream_is_incomplete_for_a_plain_client() -> None:
     answer = ScriptedAnswer([b'data: {"choices":[{"delta":{"content":"%b"}}]}\n\n' % (b"x" * 1024 * 1024)] * 65, SSE)
     response = run(whole(begin(), answer))

@@ -216,3 +216,24 @@ def test_metrics_key_opens_only_the_metrics() -> None:
     assert not policy().has_metrics_key(scope(("authorization", f"Bearer {KEY}")))
     with pytest.raises(ApiError, match="invalid key"):
         edge.authenticate(scope(("authorization", "Bearer key-of-metrics")))
+
+
+@pytest.mark.parametrize(
+    ("head", "owner"),
+    [
+        (b"POST /v1/responses HTTP/1.1\r\nhost: a\r\nAuthorization: Bearer %b\r\n\r\n", "alice"),
+        (b"POST /v1/messages HTTP/1.1\r\nX-Api-Key:%b\r\n", "alice"),
+        (b"POST /v1/messages HTTP/1.1\r\nauthorization: Bearer other\r\nx-goog-api-key: %b\r\n", "alice"),
+        (b"POST /v1beta/models/m:generateContent?alt=sse&key=%b HTTP/1.1\r\n", "alice"),
+        (b"POST /v1/responses HTTP/1.1\r\nauthorization: Bearer x%b\r\n", "POST"),
+        (b"GET /health HTTP/1.1\r\nhost: %b\r\n\r\n", "GET"),
+        (b"x-api-key: %b\r\n", None),
+    ],
+)
+def test_owner_is_guessed_from_the_bytes_of_a_head(head: bytes, owner: str | None) -> None:
+    assert policy().guess_owner(head % KEY.encode()) == owner
+
+
+def test_owner_is_guessed_from_the_first_bytes_only() -> None:
+    head = b"POST /v1/responses HTTP/1.1\r\nfiller: %b\r\nx-api-key: %b\r\n"
+    assert policy().guess_owner(head % (b"x" * 10_000, KEY.encode())) == "POST"

@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -20,7 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.api.probing import receive_json_body
 
-from antiphon.http.asgi import DIRECT, HEADERS_BY_NAME
+from antiphon.gateway.admission import InputQueue
+from antiphon.http.asgi import BODY_HIGH, DIRECT, HEADERS_BY_NAME
 from antiphon.http.connection import HEAD_LIMIT, MAX_HEADERS, WRITE_HIGH, HttpProtocol
 
 pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
@@ -186,8 +187,10 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def serving(protocol: type[HttpProtocol] = HttpProtocol, **settings: Any) -> Iterator[Place]:
-    app = TinyApp()
+def serving(
+    protocol: type[HttpProtocol] = HttpProtocol, *, app: TinyApp | None = None, **settings: Any
+) -> Iterator[Place]:
+    app = app or TinyApp()
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         config = uvicorn.Config(
@@ -197,6 +200,7 @@ def serving(protocol: type[HttpProtocol] = HttpProtocol, **settings: Any) -> Ite
             loop="uvloop",
             lifespan="off",
             log_config=None,
+            proxy_headers=False,
             server_header=False,
             date_header=False,
             **settings,
@@ -873,3 +877,123 @@ def _scopes_and_bodies(place: Place, requests: list[tuple[bytes, bytes, int]], *
         ({name: value for name, value in scope.items() if name not in internal}, body)
         for scope, body in zip(place.app.seen, bodies, strict=True)
     ]
+
+
+# Input that waits for its turn
+
+
+class HoldingQueue(InputQueue):
+    """A queue in which all input waits until the test lets it go on."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.waiting: list[tuple[str, Callable[[], None]]] = []
+        self.is_open = False
+
+    def take_place(self) -> bool:
+        return self.is_open
+
+    def add(self, owner: str, process: Callable[[], None]) -> None:
+        self.waiting.append((owner, process))
+
+
+class QueueingApp(TinyApp):
+    """An application whose connections queue their input. The owner is the path."""
+
+    def __init__(self, queue: InputQueue | None = None) -> None:
+        super().__init__()
+        self.input_queue = queue or InputQueue(1)
+
+    def guess_owner(self, data: bytes) -> str | None:
+        return data.split(b" ")[1].decode() if data.startswith(b"GET /") else None
+
+
+def process_next(place: Place, queue: HoldingQueue) -> str:
+    """Lets the oldest input go on; returns its owner."""
+    until(lambda: bool(queue.waiting))
+    owner, process = queue.waiting.pop(0)
+    run_in_loop(place.connection().loop, process)
+    return owner
+
+
+def run_in_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    """Calls a function in the server's event loop, and waits until it has returned."""
+    done = threading.Event()
+    loop.call_soon_threadsafe(call)
+    loop.call_soon_threadsafe(done.set)
+    assert done.wait(BOUND)
+
+
+def test_all_requests_of_a_crowd_are_answered() -> None:
+    with serving(app=QueueingApp()) as place, ExitStack() as stack:
+        clients = [stack.enter_context(place.client()) for _ in range(100)]
+        for client in clients:
+            client.sendall(GET + b"connection: close\r\n\r\n")
+        assert [Answer(to_the_end(client)).status for client in clients] == [200] * 100
+
+
+def test_queued_input_is_kept_in_order_and_belongs_to_its_owner() -> None:
+    queue = HoldingQueue()
+    with serving(app=QueueingApp(queue)) as place, place.client() as client:
+        client.sendall(b"GET /x HTTP/1.1\r\nhost: a\r\n")
+        until(lambda: bool(queue.waiting))
+        client.sendall(b"content-length: 3\r\n\r\n")
+        until(lambda: place.connection()._queued_input.endswith(b"\r\n\r\n"))
+        assert process_next(place, queue) == "/x"
+        client.sendall(b"abc")
+        assert process_next(place, queue) == "/x"  # a piece of a body: the owner of the head before it
+        assert b'"body": "abc"' in client.recv(65536)
+
+
+def test_little_input_is_read_while_it_waits() -> None:
+    queue = HoldingQueue()
+    size = 8 * 1024 * 1024
+    with serving(app=QueueingApp(queue)) as place, place.client() as client:
+        sender = threading.Thread(
+            target=client.sendall, args=(GET + b"content-length: %d\r\n\r\n" % size + bytes(size),)
+        )
+        sender.start()
+        connection = place.connection()
+        until(lambda: connection.flow.read_paused)
+        assert len(connection._queued_input) <= BODY_HIGH + 256 * 1024  # and one more read
+        queue.is_open = True
+        process_next(place, queue)
+        while b'"length": %d' % size not in client.recv(65536):
+            pass
+
+
+def test_request_of_a_client_that_left_the_queue_is_not_served() -> None:
+    queue = HoldingQueue()
+    with serving(app=QueueingApp(queue)) as place:
+        with place.client() as client:
+            client.sendall(GET + b"\r\n")
+            until(lambda: bool(queue.waiting))
+            loop = place.connection().loop
+        until(lambda: place.protocols() == 0)
+        run_in_loop(loop, queue.waiting[0][1])
+        assert place.app.seen == []
+
+
+def test_time_in_the_queue_is_not_the_clients() -> None:
+    class Hasty(HttpProtocol):
+        head_timeout = 0.05
+        body_timeout = 0.05
+
+    queue = HoldingQueue()
+    with serving(Hasty, app=QueueingApp(queue)) as place, place.client() as client:
+        client.sendall(GET + b"content-length: 3\r\n\r\n")
+        until(lambda: bool(queue.waiting))
+        time.sleep(0.2)
+        client.sendall(b"abc")
+        until(lambda: place.connection()._queued_input.endswith(b"abc"))
+        process_next(place, queue)
+        assert b'"body": "abc"' in client.recv(65536)
+
+
+def test_queued_request_is_served_at_shutdown() -> None:
+    queue = HoldingQueue()
+    with serving(app=QueueingApp(queue), timeout_graceful_shutdown=30) as place, place.client() as client:
+        client.sendall(GET + b"\r\n")
+        until(lambda: bool(queue.waiting))
+        place.server.should_exit = True
+        assert Answer(to_the_end(client)).status == 200

@@ -382,6 +382,12 @@ def test_embedded_model_decodes_greedily_by_default(model: EmbeddedModel) -> Non
     assert "Lima" in str(message)
 
 
+def test_embedded_model_ends_its_answer(model: EmbeddedModel) -> None:
+    """Without the bias of the profile for the end of an answer, the model repeats itself up to this limit."""
+    response = Turn(model, input="Tell me about dogs.", max_output_tokens=700).response
+    assert response.status == "completed"
+
+
 def test_embedded_model_requires_its_key(model: EmbeddedModel) -> None:
     status, _ = post(model, b'{"messages":[{"role":"user","content":"hi"}],"max_tokens":1}', key="another")
     assert status == 401

@@ -15,9 +15,10 @@ from antiphon.api.responses_websocket import responses_websocket
 from antiphon.api.routes import ALL_ROUTES, METRICS_PATH, MODEL_PREFIXES, MODEL_ROUTES, RESOURCE_ROUTES, ROUTES
 from antiphon.config import Config
 from antiphon.errors import AntiphonError, ClientFault, ConfigError
+from antiphon.gateway.admission import MAX_INPUTS_AT_ONCE, InputQueue
 from antiphon.gateway.background_runner import BackgroundRunner
 from antiphon.gateway.ids import new_id
-from antiphon.gateway.request_scope import request_scope
+from antiphon.gateway.request_scope import run_in_scope
 from antiphon.http.access_policy import AccessPolicy, Caller
 from antiphon.http.asgi import Headers, MethodNotAllowed, Receive, Scope, Send, first_header
 from antiphon.http.body_budget import BodyBudget
@@ -34,6 +35,7 @@ class App:
         self._services = services
         self._environ = environ
         self._loop: asyncio.AbstractEventLoop | None = None  # set at the start
+        self.input_queue = InputQueue(MAX_INPUTS_AT_ONCE)
         services.metrics.register_paths(ALL_ROUTES)
         self._body_budget = BodyBudget(services.config.server.unfinished_bytes)
         services.metrics.add_gauge(
@@ -61,6 +63,10 @@ class App:
     def _authenticate(self, scope: Scope) -> Caller:
         """The owner of a key by the newest configuration."""
         return self._access_policy.authenticate(scope)
+
+    def guess_owner(self, data: bytes) -> str | None:
+        """The owner of a request by its first bytes, for the order in which input is processed."""
+        return self._access_policy.guess_owner(data)
 
     def apply_config(self, config: Config) -> None:
         """Serves new requests with another configuration; requests in flight keep theirs. Called in another thread, it
@@ -143,8 +149,7 @@ class App:
             exchange.log_entry.traceparent = first_header(scope, b"traceparent").decode("latin-1")
         services.process.requests_in_flight += 1
         try:
-            async with request_scope(services, exchange.request_scope, exchange):
-                await self._call_endpoint(services, exchange)
+            await run_in_scope(services, exchange.request_scope, exchange, self._call_endpoint(services, exchange))
         finally:
             exchange.release_body()
             services.process.requests_in_flight -= 1
@@ -157,7 +162,7 @@ class App:
         if scope["method"] == "OPTIONS" and first_header(scope, b"access-control-request-method"):
             await exchange.respond(204, PREFLIGHT_HEADERS, b"")  # the origin was admitted
             return
-        if route is None or not (route.is_public or self._can_read_metrics(exchange)):
+        if route is None or not (route.is_public or (route is METRICS_ROUTE and self._can_read_metrics(exchange))):
             caller = self._access_policy.authenticate(scope, in_query=exchange.dialect.has_key_in_query)
             exchange.log_entry.owner, exchange.key_style = caller
         if route is None:
@@ -171,9 +176,7 @@ class App:
         await operation.endpoint(services, exchange)
 
     def _can_read_metrics(self, exchange: Exchange) -> bool:
-        """Whether this is a request for the metrics that needs no client's key."""
-        if exchange.scope["path"] != METRICS_PATH:
-            return False
+        """Whether a request for the metrics needs no client's key."""
         exchange.has_metrics_key = self._access_policy.has_metrics_key(exchange.scope)
         return exchange.has_metrics_key or self._services.config.server.public_metrics
 
@@ -212,6 +215,7 @@ def _unknown_path(exchange: Exchange) -> ClientFault:
     return ClientFault("unknown path; see /openapi.json", type="not_found", code="not_found")
 
 
+METRICS_ROUTE: Final = ROUTES[METRICS_PATH]
 APPLY_TIMEOUT: Final = 5.0  # seconds for a busy event loop to change its configuration
 PARAMETER_PLACEHOLDERS: Final = ("{id}", "{item_id}")
 GATEWAY_HEADERS: Final = (

@@ -60,8 +60,7 @@ async def create_completion(services: Services, exchange: Exchange) -> None:
     """Completes a text, whole or as a stream."""
     with services.admission.admit(exchange.owner):
         content = await exchange.read_body(services.max_body)
-        await services.fair_starts.wait(exchange.owner)
-        body, wishes = requested_routing(services, content)
+        body, wishes = await requested_routing(services, content, exchange.owner)
         request = await services.workers.call(len(body), codec.decode_as, body, CompletionRequest)
         routed = RoutedRequest(services, exchange.request_scope, request.model, wishes)
         exchange.answer_headers = partial(route_headers, routed)

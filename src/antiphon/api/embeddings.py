@@ -19,13 +19,20 @@ from antiphon.dialects.common.token_estimate import estimate_text
 from antiphon.dialects.gemini.embeddings import BATCH_EMBED_CONTENTS, EMBED_CONTENT
 from antiphon.dialects.ollama.embeddings import EMBED, OLD_EMBEDDINGS
 from antiphon.dialects.registry import DIALECTS
-from antiphon.errors import ClientFault, UpstreamFault
+from antiphon.errors import ApiError, ClientFault, UpstreamFault
+from antiphon.gateway.client_body import InputLimits, check_item_count
 from antiphon.gateway.routed_request import OutgoingRequest, RoutedRequest
 from antiphon.gateway.upstreams import Target
 from antiphon.http.asgi import JSON, Headers
 from antiphon.http.exchange import Exchange, losses_header, route_headers
 from antiphon.ops.services import Services
-from antiphon.protocol.embeddings import EmbeddingOperation, EmbeddingRequest, EmbeddingResult
+from antiphon.protocol.embeddings import (
+    EmbeddingOperation,
+    EmbeddingRequest,
+    EmbeddingResult,
+    join_results,
+    split_request,
+)
 from antiphon.protocol.losses import Losses
 from antiphon.upstream.transport import UpstreamResponse
 
@@ -52,10 +59,13 @@ class EmbeddingTurn:
     async def run(self) -> None:
         services, exchange = self._services, self._exchange
         content = await exchange.read_body(services.max_body)
-        await services.fair_starts.wait(exchange.owner)
-        self._body, wishes = requested_routing(services, content)
+        self._body, wishes = await requested_routing(services, content, exchange.owner)
+        if wishes is not None and wishes.requires_parameters:
+            self._is_strict = True
         call = services.workers.call
-        self._request, self._client_losses = await call(len(content), self._operation.request_to_hub, self._body)
+        self._request, self._client_losses = await call(
+            len(content), read_request, self._operation, self._body, services.input_limits, owner=exchange.owner
+        )
         model = exchange.path_parameter if exchange.path_parameters else self._request.model
         routed = RoutedRequest(services, exchange.request_scope, model, wishes)
         self._request = replace(self._request, model=routed.model)
@@ -76,12 +86,11 @@ class EmbeddingTurn:
             self._losses = Losses()
             return OutgoingRequest(path=self._operation.path, body=body, losses=self._losses)
         operation = first_operation(target)
-        assert operation.request_from_hub is not None  # the first operation of every API has it
-        body, losses = await call(size, operation.request_from_hub, self._request, target.model)
+        (body, *more_bodies), losses = await call(size, translate_request, operation, self._request, target.model)
         losses.extend(self._client_losses)
         self._refuse_losses(target, losses)
         self._losses = losses
-        return OutgoingRequest(path=operation.path, body=body, losses=losses)
+        return OutgoingRequest(path=operation.path, body=body, losses=losses, more_bodies=more_bodies)
 
     def _refuse_losses(self, target: Target, losses: Losses) -> None:
         config = target.upstream.config
@@ -99,9 +108,16 @@ class EmbeddingTurn:
             if request.model == target.model:
                 return body
             return await call(len(body), operation.restore_model, body, request.model)
-        server_operation = first_operation(target)
+        server_operation, bodies = first_operation(target), [body]
+        try:
+            async for more in routed.read_more_bodies():
+                bodies.append(more)
+        except ApiError:
+            counts = [await call(len(part), server_operation.read_usage, part) for part in bodies]
+            routed.attempts.records[-1].input_tokens = sum(count or 0 for count in counts)  # they were billed
+            raise
         translated_body, tokens, is_estimate = await call(
-            len(body), translate_answer, server_operation, operation, body, request
+            sum(map(len, bodies)), translate_answers, server_operation, operation, bodies, request
         )
         self._headers = [(b"antiphon-estimated", b"true")] if is_estimate else []
         self._note_usage(tokens)
@@ -112,14 +128,31 @@ class EmbeddingTurn:
             self._exchange.log_entry.input_tokens, self._exchange.log_entry.output_tokens = tokens, 0
 
 
-def translate_answer(
-    server: EmbeddingOperation, client: EmbeddingOperation, body: bytes, request: EmbeddingRequest
+def read_request(operation: EmbeddingOperation, body: bytes, limits: InputLimits) -> tuple[EmbeddingRequest, Losses]:
+    """The request of a body, and the losses of its translation. Too many inputs are refused."""
+    request, losses = operation.request_to_hub(body)
+    check_item_count(len(request.inputs), limits, operation.input_field)
+    return request, losses
+
+
+def translate_request(server: EmbeddingOperation, request: EmbeddingRequest, model: str) -> tuple[list[bytes], Losses]:
+    """The bodies for a server of another API, which takes a limited number of inputs in each, and the losses."""
+    assert server.request_from_hub is not None  # the first operation of every API has it
+    parts = [server.request_from_hub(part, model) for part in split_request(request, server.max_inputs)]
+    return [body for body, _ in parts], parts[0][1]  # the losses are those of the settings, which all parts share
+
+
+def translate_answers(
+    server: EmbeddingOperation, client: EmbeddingOperation, bodies: list[bytes], request: EmbeddingRequest
 ) -> tuple[bytes, int | None, bool]:
-    """A server's answer in the form of another API, its input tokens, and whether their number is an estimate."""
-    result = server.answer_to_hub(body)
-    if len(result.vectors) != len(request.inputs):
-        message = f"the upstream sent {len(result.vectors)} embeddings; expected {len(request.inputs)}"
-        raise UpstreamFault(message, code="upstream_invalid_response")
+    """A server's answers to all parts of a request in the form of another API, their input tokens, and whether the
+    number is an estimate."""
+    results = list(map(server.answer_to_hub, bodies))
+    for part, part_result in zip(split_request(request, server.max_inputs), results, strict=True):
+        if len(part_result.vectors) != len(part.inputs):
+            message = f"the upstream sent {len(part_result.vectors)} embeddings; expected {len(part.inputs)}"
+            raise UpstreamFault(message, code="upstream_invalid_response")
+    result = join_results(results)
     is_estimate = result.input_tokens is None
     if is_estimate:
         result = _with_estimate(result, request)

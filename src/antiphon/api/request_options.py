@@ -53,9 +53,9 @@ def agent_session(scope: Scope) -> str | None:
     return None
 
 
-def requested_routing(services: Services, body: bytes) -> tuple[bytes, RoutingWishes | None]:
+async def requested_routing(services: Services, body: bytes, owner: str) -> tuple[bytes, RoutingWishes | None]:
     """The body of a request that is no turn, without its words about routing, and what they say."""
-    rest, wishes = take_wishes(body)
+    rest, wishes = await services.workers.call(len(body), take_wishes, body, owner=owner)
     if wishes is None or not services.router.accepts(wishes):
         return body, None
     return rest, wishes

@@ -28,7 +28,7 @@ from antiphon.gateway.history import HistorySource, PastTurns, past_turns_of
 from antiphon.gateway.ids import new_id
 from antiphon.gateway.pipe import Pipe
 from antiphon.gateway.prepare_turn import PreparedTurn, prepare_turn
-from antiphon.gateway.request_scope import RequestLog, RequestScope, request_scope, shutdown_error
+from antiphon.gateway.request_scope import RequestLog, RequestScope, run_in_scope, shutdown_error
 from antiphon.gateway.run_turn import deliver_events, drain_upstream, run_turn, violation_reporter
 from antiphon.gateway.turn import UpstreamTurn
 from antiphon.gateway.turn_data import TurnOutline
@@ -167,19 +167,25 @@ class ResponsesConnection:
         delivery = WebSocketTurn(self, RequestScope(log_entry, trace))
         services.process.requests_in_flight += 1
         try:
-            async with request_scope(services, delivery.scope, delivery):
-                if self._socket.is_write_paused:  # a client that does not read its answers gets no further turn
-                    await self._socket.wait_until_writable()
-                if is_reloaded:
-                    self._check_key()
-                if isinstance(message, ApiError):
-                    raise message.without_traceback()
-                with services.admission.admit(self._socket.owner):
-                    turn = delivery.run(message)
-                    del message  # frees memory during a long answer
-                    await turn
+            work = self._run_message(services, delivery, message, is_reloaded=is_reloaded)
+            del message  # frees memory during a long answer
+            await run_in_scope(services, delivery.scope, delivery, work)
         finally:
             services.process.requests_in_flight -= 1
+
+    async def _run_message(
+        self, services: Services, delivery: WebSocketTurn, message: bytes | ApiError, *, is_reloaded: bool
+    ) -> None:
+        if self._socket.is_write_paused:  # a client that does not read its answers gets no further turn
+            await self._socket.wait_until_writable()
+        if is_reloaded:
+            self._check_key()
+        if isinstance(message, ApiError):
+            raise message.without_traceback()
+        with services.admission.admit(self._socket.owner):
+            turn = delivery.run(message)
+            del message  # frees memory during a long answer
+            await turn
 
     def _check_key(self) -> None:
         """Refuses the turn, and all further ones, if a reload removed the key of the connection or gave it to another

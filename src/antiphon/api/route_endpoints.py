@@ -10,7 +10,7 @@ from antiphon.api.request_options import agent_session, requested_strictness
 from antiphon.dialects.registry import CLIENT_DIALECTS
 from antiphon.gateway.client_body import ClientBody
 from antiphon.gateway.history import HistorySource
-from antiphon.gateway.prepare_turn import GatewayHost, TurnPreparer
+from antiphon.gateway.prepare_turn import TurnPreparer
 from antiphon.gateway.request_scope import RequestLog
 from antiphon.gateway.route_plan import UpstreamList, explain_route, list_targets
 from antiphon.http.asgi import JSON
@@ -33,16 +33,16 @@ async def show_route(services: Services, exchange: Exchange) -> None:
     history_source = HistorySource(owner=exchange.owner, store=services.store, limit=services.max_body)
     # The log entry of a turn, which this is not: it would be counted as one.
     log_entry = RequestLog(request_id=exchange.id, method="POST", path="/v1/route", owner=exchange.owner)
-    host = GatewayHost(
+    preparer = TurnPreparer(
         services,
+        body,
         lambda _: history_source,
         log_entry,
         None,
-        keeps_history=False,
         strict=requested_strictness(exchange.scope),
         find_session=partial(agent_session, exchange.scope),
     )
-    plan = await explain_route(services, TurnPreparer(services, body, host, log_entry, None, None))
+    plan = await explain_route(services, preparer)
     await exchange.respond(200, [JSON], msgspec.json.encode(plan))
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from antiphon.api.app import App
 from antiphon.api.routes import openapi_document
 from antiphon.config import Config
+from antiphon.gateway.memory import return_large_blocks
 from antiphon.gateway.upstreams import UpstreamAddress
 from antiphon.http.connection import HttpProtocol
 from antiphon.ops.logger import Logger
@@ -53,6 +54,7 @@ def make_app(
 ) -> App:
     """Creates the application of one process."""
     make_garbage_collection_rare()
+    return_large_blocks()
     logger = Logger(sys.stderr, config.server.log)
     logger.capture_logging()
     atexit.register(logger.flush)  # for an exit without a clean shutdown

@@ -65,11 +65,10 @@ async def _prepare_turn(
     strict = requested_strictness(exchange.scope)
     content = await exchange.read_body(services.max_body)
     body = ClientBody(content=content, dialect=exchange.dialect.name, path=exchange.scope["path"])
-    history_source = HistorySource(owner=exchange.owner, store=services.store, limit=services.max_body)
     prepared_turn = await prepare_turn(
         services,
         body,
-        lambda _: history_source,
+        lambda _: HistorySource(owner=exchange.owner, store=services.store, limit=services.max_body),
         exchange.log_entry,
         exchange.trace,
         strict=strict,

@@ -61,13 +61,14 @@ async def list_editor_models(services: Services, exchange: Exchange) -> None:
 async def count_editor_tokens(services: Services, exchange: Exchange) -> None:
     """Counts `text`, a text or a message of the editor. A body without `text` is a conversation."""
     body = await exchange.read_body(services.max_body)
-    single_text = _decode_single_text(body)
+    call, owner = services.workers.call, exchange.owner
+    single_text = await call(len(body), _decode_single_text, body, owner=owner)
     if single_text is None:
         await count_body_tokens(services, exchange, body)
         return
     services.routes.find(single_text.model)
-    headers = [JSON, (b"antiphon-estimated", b"true")]
-    await exchange.respond(200, headers, msgspec.json.encode({"count": _estimate_tokens(single_text.text)}))
+    count = await call(len(body), _estimate_tokens, single_text.text, owner=owner)
+    await exchange.respond(200, [JSON, (b"antiphon-estimated", b"true")], msgspec.json.encode({"count": count}))
 
 
 class _SingleText(Struct):

@@ -13,7 +13,11 @@ from antiphon.profiles.toml_source import as_toml
 
 def find_warnings(config: Config, environ: Mapping[str, str]) -> Iterator[Problem]:
     """Yields all warnings, in the order of the upstreams."""
-    routed_names = {target.upstream for model in config.models for target in model.targets}
+    routed_names = {
+        target.upstream
+        for model in config.models
+        for target in (*model.targets, *model.on_context_length, *model.on_refusal)
+    }
     for index, upstream in enumerate(config.upstreams):
         yield from _key_warnings(upstream, index, environ)
         if upstream.name not in routed_names:
@@ -33,13 +37,15 @@ def _key_warnings(upstream: UpstreamConfig, index: int, environ: Mapping[str, st
 
 
 def _shadow_warnings(upstream: UpstreamConfig, index: int, earlier: list[UpstreamConfig]) -> Iterator[Problem]:
-    """A name or pattern is shadowed if a pattern of an earlier upstream matches all that it matches."""
+    """A name or pattern is shadowed if a pattern of an earlier upstream matches all that it matches. The model of a
+    name is then asked of this upstream only if the earlier one fails."""
     for name in upstream.model_names():
         shadow = next(((other, pattern) for other in earlier if (pattern := _covering_pattern(other, name))), None)
         if shadow is not None:
             other, pattern = shadow
+            effect = "is shadowed" if is_pattern(name) else "is shadowed, and asked there only if another fails"
             message = (
-                f"{as_toml(name)} of the upstream {as_toml(upstream.name)} is shadowed: the earlier upstream "
+                f"{as_toml(name)} of the upstream {as_toml(upstream.name)} {effect}: the earlier upstream "
                 f"{as_toml(other.name)} serves {as_toml(pattern)}; give that one narrower models, or put it last"
             )
             yield Problem(("upstreams", index, "models"), message)

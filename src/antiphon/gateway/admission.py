@@ -6,9 +6,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from antiphon.errors import ApiError
+
+T = TypeVar("T")
 
 
 class TurnAdmission:
@@ -68,81 +70,64 @@ class OpenTurn:
         self._admission.end_turn(self._owner)
 
 
-class OwnerQueues:
-    """Waiting tasks by owner. The owners take turns, each with its oldest task."""
+class OwnerQueues(Generic[T]):
+    """Waiting entries by owner. The owners take turns, each with its oldest entry."""
 
-    def __init__(self, on_unused_turn: Callable[[], None]) -> None:
-        self._queues: dict[str, deque[asyncio.Future[None]]] = {}  # in the order of their turns
-        self._on_unused_turn = on_unused_turn  # called if a task is cancelled when it has got its turn
+    def __init__(self) -> None:
+        self._queues: dict[str, deque[T]] = {}  # in the order of their turns
+        self.count = 0  # entries of all owners
 
-    async def wait(self, owner: str) -> None:
-        """Waits for the turn of this task."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queues.setdefault(owner, deque()).append(future)
-        try:
-            await future
-        except asyncio.CancelledError:
-            if not future.cancelled():
-                self._on_unused_turn()
-            raise
+    def add(self, owner: str, entry: T) -> None:
+        self.count += 1
+        self._queues.setdefault(owner, deque()).append(entry)
 
-    @property
-    def has_waiting(self) -> bool:
-        return bool(self._queues)
-
-    def wake_next(self, max_waiting: int | None = None) -> bool:
-        """Gives the turn to the next task; False if none waits. With `max_waiting`, passes over owners with more tasks
-        than that; they keep their place."""
-        while (owner := self._next_owner(max_waiting)) is not None:
-            queue = self._queues.pop(owner)
-            future = queue.popleft()
-            if queue:
-                self._queues[owner] = queue  # behind all other owners
-            if not future.done():
-                future.set_result(None)
-                return True
-        return False
-
-    def _next_owner(self, max_waiting: int | None) -> str | None:
-        for owner, queue in self._queues.items():
-            if max_waiting is None or len(queue) <= max_waiting:
-                return owner
-        return None
+    def take_next(self) -> T | None:
+        """Removes the entry whose turn it is; None if none waits."""
+        if not self._queues:
+            return None
+        self.count -= 1
+        owner = next(iter(self._queues))
+        queue = self._queues.pop(owner)
+        entry = queue.popleft()
+        if queue:
+            self._queues[owner] = queue  # behind all other owners
+        return entry
 
 
-class FairStarts:
-    """Starts the computation of a few requests at once, then of at most one in each step of the event loop, so that new
-    requests are read in between and wait only for one of each other owner. Nothing is done after the computation.
+class InputQueue:
+    """Takes the input of a few connections as it comes. While more waits, takes one in each step of the event loop, so
+    that input of others arrives in between and waits only for one of each other owner. A request is read, resolved
+    and prepared in the steps that follow its input, so this spreads their computation too."""
 
-    While requests arrive, an owner with many that wait starts none, for a bounded number of steps: connections are
-    accepted in the order of arrival, and requests of other owners may be behind them."""
+    def __init__(self, max_at_once: int) -> None:
+        self._queues = OwnerQueues[Callable[[], None]]()
+        self._max_at_once = max_at_once
+        self._free_places = max_at_once  # until the next step
 
-    def __init__(self, max_starts: int) -> None:
-        self._queues = OwnerQueues(lambda: None)  # the next step has its own turn
-        self._max_starts = max_starts
-        self._free_starts = max_starts  # until the next step
-        self._has_arrivals = False  # a request began to wait in this step
-        self._deferred_steps = 0
+    def take_place(self) -> bool:
+        """Whether input can be processed at once; if not, it must be added."""
+        if not self._free_places:
+            return False
+        self._free_places -= 1
+        if not self._free_places:  # not before: for a single request, the loop needs no further step
+            asyncio.get_running_loop().call_soon(self._process_next)
+        return True
 
-    async def wait(self, owner: str) -> None:
-        """Waits until this request may compute. Does not wait if fewer than `max_starts` others have just started."""
-        if not self._free_starts:
-            self._has_arrivals = True
-            await self._queues.wait(owner)
+    def add(self, owner: str, process: Callable[[], None]) -> None:
+        """Calls `process` when it is the owner's turn."""
+        self._queues.add(owner, process)
+
+    def _process_next(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._queues.count > self._max_at_once:
+            loop.call_soon(self._process_next)
+            process = self._queues.take_next()
+            assert process is not None  # they are counted
+            process()
             return
-        self._free_starts -= 1
-        if not self._free_starts:  # not before: for a single request, the loop needs no further step
-            asyncio.get_running_loop().call_soon(self._start_next)
-
-    def _start_next(self) -> None:
-        defers = self._has_arrivals and self._deferred_steps < MAX_DEFERRED_STEPS
-        self._has_arrivals = False
-        self._deferred_steps = self._deferred_steps + 1 if defers else 0
-        has_started = self._queues.wake_next(MANY_WAITING if defers else None)
-        if has_started or self._queues.has_waiting:
-            asyncio.get_running_loop().call_soon(self._start_next)
-        else:
-            self._free_starts = self._max_starts
+        self._free_places = self._max_at_once  # a few delay nobody
+        while (process := self._queues.take_next()) is not None:
+            loop.call_soon(process)
 
 
 class FairSlots:
@@ -150,20 +135,28 @@ class FairSlots:
 
     def __init__(self, count: int) -> None:
         self._free = count
-        self._queues = OwnerQueues(self.release)
+        self._queues = OwnerQueues[asyncio.Future[None]]()
 
     async def acquire(self, owner: str) -> None:
         if self._free:
             self._free -= 1
             return
-        await self._queues.wait(owner)
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queues.add(owner, future)
+        try:
+            await future
+        except asyncio.CancelledError:
+            if not future.cancelled():  # it has a slot
+                self.release()
+            raise
 
     def release(self) -> None:
-        if not self._queues.wake_next():
-            self._free += 1
+        while (future := self._queues.take_next()) is not None:
+            if not future.done():
+                future.set_result(None)
+                return
+        self._free += 1
 
 
 RETRY_AFTER: Final = 1.0  # seconds
-MANY_WAITING: Final = 8  # requests of one owner that wait
-MAX_DEFERRED_STEPS: Final = 200  # steps in a row in which no request of such an owner starts
-MAX_STARTS: Final = 8  # requests that start to be read and prepared at once
+MAX_INPUTS_AT_ONCE: Final = 8

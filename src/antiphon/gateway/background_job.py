@@ -23,7 +23,8 @@ from antiphon.gateway.ids import id_of, new_id
 from antiphon.gateway.pipe import Pipe
 from antiphon.gateway.prepare_turn import prepare_turn
 from antiphon.gateway.recording import ResponseRecorder, queued_response
-from antiphon.gateway.request_scope import RequestLog, RequestScope, request_scope, shutdown_error
+from antiphon.gateway.request_scope import RequestLog, RequestScope, run_in_scope, shutdown_error
+from antiphon.gateway.routing.wishes import ROUTING_PREFIX, QueuedRouting, take_routing
 from antiphon.gateway.run_turn import run_turn, violation_reporter
 from antiphon.gateway.turn import UpstreamTurn
 from antiphon.protocol import codec
@@ -107,10 +108,10 @@ class BackgroundJob:
 
     async def _run(self) -> None:
         if self._scope.trace is not None:
-            self._scope.trace.record_client_request("BACKGROUND", "/v1/responses", [], self._work.request)
+            content, _ = self._request_and_routing()
+            self._scope.trace.record_client_request("BACKGROUND", "/v1/responses", [], content)
         try:
-            async with request_scope(self._services, self._scope, self):
-                await self._run_turn()
+            await run_in_scope(self._services, self._scope, self, self._run_turn())
         finally:
             self._can_be_interrupted = False
             self._event_log.stop_writing()
@@ -126,10 +127,16 @@ class BackgroundJob:
             self._interrupt()
             await asyncio.sleep(0)  # it takes effect here, before anything is sent
         archive = HistorySource(owner=work.owner, store=self._store, limit=services.max_body)
-        body = ClientBody(content=work.request, form="stored")
-        # Strict mode was checked when the request was queued.
+        content, routing = self._request_and_routing()
         prepared_turn = await prepare_turn(
-            services, body, lambda _: archive, scope.log_entry, scope.trace, strict=False
+            services,
+            ClientBody(content=content, form="stored"),
+            lambda _: archive,
+            scope.log_entry,
+            scope.trace,
+            strict=routing.strict,
+            find_session=lambda: routing.session,
+            wishes=routing.wishes,
         )
         turn = prepared_turn.turn
         turn.initial_response = queued_response(work.head)
@@ -140,6 +147,11 @@ class BackgroundJob:
             await run_turn(services, scope, prepared_turn, self._make_pipe, self)
         finally:
             prepared_turn.turn.abort()
+
+    def _request_and_routing(self) -> tuple[bytes, QueuedRouting]:
+        """The queued request, and what its caller says about its route, which is nothing in most cases."""
+        request = self._work.request
+        return take_routing(request) if request.startswith(ROUTING_PREFIX) else (request, QueuedRouting())
 
     def _make_pipe(self, turn: UpstreamTurn) -> Pipe:
         self._line_writer = EventLineWriter(turn.initial_response)
@@ -167,7 +179,8 @@ class BackgroundJob:
         assert self._line_writer is not None
         del data
         self._event_log.add(self._line_writer.take_lines())
-        await self._finish(self._recorder.make_ending(self._line_writer.response))
+        await self._event_log.write_large_lines()  # before the response is encoded, which repeats them
+        await self._finish(await self._recorder.make_ending(self._line_writer.response))
 
     # The requester
 
@@ -290,7 +303,7 @@ class JobRecorder:
         self._response = response
         return StoredTurn(id=response.id, input=b"", output=b"")  # nobody reads it: `make_ending` has the content
 
-    def make_ending(self, failed_response: Response | None) -> Ending:
+    async def make_ending(self, failed_response: Response | None) -> Ending:
         """The stored form of the response. `failed_response` is a failed or cancelled response, as written."""
         response = self._response
         assert response is not None  # every turn ends with a response
@@ -303,7 +316,7 @@ class JobRecorder:
             record=record,
             item_ids=[id for item in response.output if (id := id_of(item)) is not None],
             call_ids=call_ids,
-            addition=self._recorder.make_addition(record),
+            addition=await self._recorder.make_addition(record),
         )
 
 
@@ -347,6 +360,12 @@ class EventLog:
         while self._pending_bytes > MAX_PENDING_BYTES:
             self._written.clear()
             await self._written.wait()
+
+    async def write_large_lines(self) -> None:
+        """Writes until no large lines wait. Retries while the storage is unavailable."""
+        while self._pending_bytes > LARGE_LINE and not self._has_lost_lease:
+            if not await self._write():
+                await asyncio.sleep(RETRY_DELAY)
 
     async def has_events(self) -> bool:
         """Whether any event was stored, so that a reader may have received it."""
@@ -405,10 +424,8 @@ class EventLog:
         """Writes the remaining events and the response; retries while the storage is unavailable, since no other runner
         can claim the work then. Returns whether this runner still had the lease."""
         self.stop_writing()
+        await self.write_large_lines()
         async with self._lock:
-            while self._pending_bytes > LARGE_LINE and not self._has_lost_lease:
-                if not await self._write_batch():
-                    await asyncio.sleep(RETRY_DELAY)
             while True:
                 try:
                     return await self._store.finish(

@@ -20,7 +20,12 @@ from antiphon.protocol import codec
 from antiphon.protocol.codec import decode_json
 from antiphon.protocol.content import UnknownContent
 from antiphon.protocol.error_messages import fault_from_decode_error
-from antiphon.protocol.items import CompactionTrigger, MessageParam
+from antiphon.protocol.items import (
+    CompactionTrigger,
+    CustomToolCallOutputParam,
+    FunctionCallOutputParam,
+    MessageParam,
+)
 from antiphon.protocol.losses import Loss, Losses
 from antiphon.protocol.request import Request
 
@@ -106,19 +111,21 @@ def check_item_count(count: int, limits: InputLimits, field: str) -> None:
         raise InvalidValue(message, param=field)
 
 
-def check_part_types(request: Request, client: ClientDialect, body: bytes, losses: Iterable[Loss] = ()) -> None:
-    """Refuses a part of a type that the client's API does not have and that would have to be translated (ERR-3).
-    `body` is the turn as the client sent it, in which the error names the part; `losses` are those of reading it.
+def check_part_types(request: Request, body: ClientBody, losses: Iterable[Loss] = ()) -> None:
+    """Refuses a part of a type that the client's API does not have and that would have to be translated (ERR-3). The
+    error names the part in `body`; `losses` are those of reading it.
 
     A part of a type that the client's API has, and other APIs lack, is a loss of the translation. Parts of the model's
     own messages are losses too: the client did not choose them."""
+    client = CLIENT_DIALECTS[body.dialect]
     if not client.part_types:
         return
-    if any(loss.path.startswith(SYSTEM_INSTRUCTION) for loss in losses):
-        _check_system_instruction(client, body)
+    for loss in losses:
+        if loss.path.startswith(SYSTEM_INSTRUCTION):
+            _check_system_instruction(client, turn_of_body(body))
     for part in _unknown_parts(request):
         if not _is_allowed(part.kind, client):
-            raise _refusal(part.kind.removeprefix(f"{client.name}:"), client, body)
+            raise _refusal(part.kind.removeprefix(f"{client.name}:"), client, turn_of_body(body))
 
 
 def _check_system_instruction(client: ClientDialect, body: bytes) -> None:
@@ -150,12 +157,22 @@ def _unknown_parts(request: Request) -> list[UnknownContent]:
     """The parts of unknown type in the messages that the model did not write, and in the outputs of tools."""
     if type(request.input) is not list:
         return []
-    contents: list[Any] = [
-        item.content if type(item) is MessageParam else getattr(item, "output", None)
-        for item in request.input
-        if type(item) is not MessageParam or item.role != "assistant"
-    ]
-    return [part for content in contents if type(content) is list for part in content if type(part) is UnknownContent]
+    unknown_parts: list[UnknownContent] = []
+    for item in request.input:  # this runs for every item of every request
+        parts: Any
+        if type(item) is MessageParam:
+            if item.role == "assistant":
+                continue
+            parts = item.content
+        elif type(item) in OUTPUT_KINDS:
+            parts = item.output  # type: ignore[union-attr]
+        else:
+            continue
+        if type(parts) is list:
+            for part in parts:
+                if type(part) is UnknownContent:
+                    unknown_parts.append(part)
+    return unknown_parts
 
 
 def _is_allowed(kind: str, client: ClientDialect) -> bool:
@@ -307,6 +324,7 @@ ACTIONS: Final = {
     for dialect in CLIENT_DIALECTS.values()
     for action in (*dialect.turn_actions, *dialect.other_actions)
 }
+OUTPUT_KINDS: Final[frozenset[type]] = frozenset({FunctionCallOutputParam, CustomToolCallOutputParam})
 CARRIED_PREFIXES: Final = tuple(f"{name}:" for name in SERVER_DIALECTS)
 SYSTEM_INSTRUCTION: Final = "systemInstruction"
 #: Members of Gemini's parts that are no content, in one spelling.

@@ -42,6 +42,44 @@ from antiphon.protocol.content import (
     Refusal,
 )
 from antiphon.protocol.items import CompactionParam, CompactionTrigger, ItemParam, MessageParam, ReasoningParam
+from antiphon.protocol.request import Request
+
+
+class Conversation(Struct, frozen=True, kw_only=True):
+    """A conversation that is compacted."""
+
+    request: Request  # its compactions are open
+    sealed_items: list[ItemParam]  # the same conversation with its compactions sealed
+
+
+class EncodedConversation(Struct, frozen=True, kw_only=True):
+    """A large conversation as JSON, which only worker processes decode."""
+
+    request: bytes
+    sealed_items: bytes
+
+    @property
+    def size(self) -> int:
+        return len(self.request) + len(self.sealed_items)
+
+
+def encode_conversation(conversation: Conversation | EncodedConversation) -> EncodedConversation:
+    """The conversation as JSON, for a worker process."""
+    if isinstance(conversation, EncodedConversation):
+        return conversation
+    return EncodedConversation(
+        request=codec.encode(conversation.request), sealed_items=codec.encode(conversation.sealed_items)
+    )
+
+
+def decode_conversation(conversation: Conversation | EncodedConversation) -> Conversation:
+    """The conversation, decoded if it is encoded."""
+    if isinstance(conversation, Conversation):
+        return conversation
+    return Conversation(
+        request=codec.decode_stored_request(conversation.request),
+        sealed_items=codec.decode_stored(conversation.sealed_items, list[ItemParam]),
+    )
 
 
 class CompactionContents(Struct, frozen=True, kw_only=True):
@@ -56,11 +94,18 @@ class CompactionContents(Struct, frozen=True, kw_only=True):
         """The items that replace the covered ones."""
         return [*self.permanent_items, summary_message(self.summary), *self.verbatim_items]
 
-    def encode(self) -> bytes:
-        covered = b64encode(b"".join(sorted(self.covered_fingerprints))).decode()
-        return codec.encode(
-            {"summary": self.summary, "standing": self.permanent_items, "kept": self.verbatim_items, "covered": covered}
-        )
+
+def encode_contents_without_summary(
+    permanent_items: list[ItemParam], verbatim_items: list[ItemParam], covered_fingerprints: frozenset[bytes]
+) -> bytes:
+    """The contents of a compaction before its summary is known, as a JSON object."""
+    covered = b64encode(b"".join(sorted(covered_fingerprints))).decode()
+    return codec.encode({"standing": permanent_items, "kept": verbatim_items, "covered": covered})
+
+
+def add_summary(contents: bytes, summary: str) -> bytes:
+    """The whole contents."""
+    return b'{"summary":%b,%b' % (codec.encode(summary), contents[1:])
 
 
 class CompactionOpener(Struct, frozen=True, kw_only=True):
@@ -117,7 +162,7 @@ def open_compactions(
                     indexed_items = indexed_items[1:]
                     break
                 budget.drop(path, "everything before the compaction")
-            contents = opener.contents_cache[item.encrypted_content] = _decode_contents(content)
+            contents = opener.contents_cache[item.encrypted_content] = decode_contents(content)
         for earlier_index, other_item in indexed_items[:position]:
             fingerprints[earlier_index] = fingerprints.get(earlier_index) or fingerprint(other_item)
         later_groups.append(
@@ -244,7 +289,8 @@ def _canonical_part(part: Any) -> Any:
     return text if isinstance(text, str) else part
 
 
-def _decode_contents(content: bytes) -> CompactionContents:
+def decode_contents(content: bytes) -> CompactionContents:
+    """The contents of a compaction from their JSON."""
     sealed = msgspec.json.decode(content, type=_SealedContents)
     covered = b64decode(sealed.covered)
     return CompactionContents(

@@ -6,8 +6,8 @@ summarized.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
@@ -16,7 +16,12 @@ from antiphon.dialects.common.token_estimate import estimate_text
 from antiphon.errors import ApiError, UpstreamFault
 from antiphon.gateway.compaction import (
     MIN_SUMMARY_TOKENS,
-    CompactionContents,
+    Conversation,
+    EncodedConversation,
+    add_summary,
+    decode_contents,
+    decode_conversation,
+    encode_contents_without_summary,
     fingerprint,
     quarter_of_smallest,
     select_verbatim_items,
@@ -24,10 +29,11 @@ from antiphon.gateway.compaction import (
 )
 from antiphon.gateway.conversation_steps import is_user_message
 from antiphon.gateway.sealing import Seal
-from antiphon.gateway.transcript import make_transcript
+from antiphon.gateway.transcript import Transcript, make_transcript
 from antiphon.gateway.turn import UpstreamTurn
-from antiphon.gateway.turn_data import prepare_request
-from antiphon.gateway.upstreams import Target
+from antiphon.gateway.turn_data import PreparedRequest, prepare_request
+from antiphon.gateway.upstreams import Target, TranslationPlan
+from antiphon.gateway.worker_pool import LARGE_INPUT, WorkerPool, call_function
 from antiphon.protocol.content import (
     Content,
     ContentParam,
@@ -39,7 +45,7 @@ from antiphon.protocol.content import (
     OutputText,
     OutputTextParam,
 )
-from antiphon.protocol.items import Compaction, ItemParam, Message, MessageParam
+from antiphon.protocol.items import Compaction, Message, MessageParam
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request, input_items
 from antiphon.protocol.response import InputTokensDetails, OutputTokensDetails, Response, Usage
@@ -48,85 +54,80 @@ from antiphon.protocol.status import ItemStatus, ResponseStatus
 from antiphon.upstream.transport import Transport
 
 
+class CompactionDraft(Struct, frozen=True, kw_only=True):
+    """What a conversation contributes to its compaction."""
+
+    transcript: Transcript
+    transcript_tokens: int
+    contents: bytes  # the contents of the compaction without the summary, as JSON
+    copied_parameters: dict[str, Any]
+
+
 class CompactionResult(Struct, frozen=True, kw_only=True):
     """A compaction and its token usage."""
 
     item: Compaction
-    contents: CompactionContents
+    content: bytes  # before sealing
     usage: Usage | None
-
-    def user_messages(self, stamps: Stamps) -> list[Message]:
-        """The user messages that the compaction keeps verbatim, as items of an output (CMP-1). They are covered: if
-        they come back before the compaction, they are left out."""
-        return [
-            Message(
-                id=stamps.new_id("msg"),
-                status=ItemStatus.COMPLETED,
-                role="user",
-                content=_output_content(item),
-            )
-            for item in self.contents.verbatim_items
-            if is_user_message(item)
-        ]
 
 
 class Compactor(Struct, frozen=True, kw_only=True):
-    """Makes compactions for one owner on one target. `context_size` is None if it is unknown."""
+    """Makes compactions for one owner on one target. `context_size` is None if it is unknown. What takes long for a
+    large conversation is computed in `workers`."""
 
     seal: Seal
     owner: str
     target: Target
     context_size: int | None
     stamps: Stamps
+    workers: WorkerPool
 
     async def compact(
         self,
-        request: Request,
-        sealed_items: list[ItemParam],
+        conversation: Conversation | EncodedConversation,
         transport: Transport,
         losses: Losses,
         *,
         compaction_threshold: int | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> CompactionResult:
-        """Compacts the conversation in `request`, whose compactions are open. `sealed_items` is the same conversation
-        with its compactions sealed: the items that the new compaction covers. `headers` have the key of the current
-        attempt; without them, the first key of the upstream is used."""
+        """Compacts a conversation. `headers` have the key of the current attempt; without them, the first key of the
+        upstream is used."""
         self.seal.check_keys()
         max_summary_tokens = max(
             MIN_SUMMARY_TOKENS, quarter_of_smallest(MAX_SUMMARY_TOKENS, self.context_size, compaction_threshold)
         )
-        response = await self._request_summary(request, max_summary_tokens, transport, losses, headers)
-        permanent, verbatim = select_verbatim_items(
-            input_items(request), verbatim_token_limit(self.context_size, compaction_threshold)
+        verbatim_tokens = verbatim_token_limit(self.context_size, compaction_threshold)
+        draft, response = await self._request_summary(
+            conversation, max_summary_tokens, verbatim_tokens, transport, losses, headers
         )
-        # Verbatim user messages are returned beside the compaction, maybe without their media: covered in both forms.
-        covered_fingerprints = frozenset(map(fingerprint, [*sealed_items, *verbatim]))
         summary = _output_text(response)
         if not summary:
             raise UpstreamFault("the model returned no summary of the conversation", code="upstream_invalid_response")
-        contents = CompactionContents(
-            summary=summary,
-            permanent_items=permanent,
-            verbatim_items=verbatim,
-            covered_fingerprints=covered_fingerprints,
+        content = add_summary(draft.contents, summary)
+        sealed = (
+            self.seal.encrypt(self.owner, content)
+            if len(content) <= LARGE_INPUT
+            else await self.workers.run(
+                call_function, _encrypt, (self.seal.load_keys(), self.owner, content), owner=self.owner
+            )
         )
-        sealed = self.seal.encrypt(self.owner, contents.encode())
         item = Compaction(id=self.stamps.new_id("cmp"), encrypted_content=sealed)
-        return CompactionResult(item=item, contents=contents, usage=response.usage)
+        return CompactionResult(item=item, content=content, usage=response.usage)
 
     async def _request_summary(
         self,
-        request: Request,
+        conversation: Conversation | EncodedConversation,
         max_summary_tokens: int,
+        verbatim_tokens: int,
         transport: Transport,
         losses: Losses,
         headers: Mapping[str, str] | None,
-    ) -> Response:
-        """The summary of the model. If the prompt is too long for the model, retries with a shorter one. The output
-        limit is at most the length of the transcript, since small models ramble. If the model returns no text within it
-        (it may spend it on reasoning), retries with `max_summary_tokens`."""
-        items = input_items(request)
+    ) -> tuple[CompactionDraft, Response]:
+        """The draft and the summary of the model. If the prompt is too long for the model, retries with a shorter one.
+        The output limit is at most the length of the transcript, since small models ramble. If the model returns no
+        text within it (it may spend it on reasoning), retries with `max_summary_tokens`."""
+        size = conversation.size if isinstance(conversation, EncodedConversation) else 0
         max_transcript_tokens = (
             None
             if self.context_size is None
@@ -135,34 +136,26 @@ class Compactor(Struct, frozen=True, kw_only=True):
         remaining_attempts, had_no_text = MAX_ATTEMPTS, False
         while True:
             remaining_attempts -= 1
-            transcript = make_transcript(request.instructions or None, items, max_transcript_tokens)
-            prompt_message = MessageParam(
-                role="user", content=f"{TRANSCRIPT_START}\n\n{transcript.text}\n\n{TRANSCRIPT_END}"
+            draft = await self.workers.call(
+                size, draft_compaction, conversation, max_transcript_tokens, verbatim_tokens, owner=self.owner
             )
+            transcript = draft.transcript
             limit = (
                 max_summary_tokens
                 if had_no_text
-                else min(max_summary_tokens, max(MIN_SUMMARY_TOKENS, estimate_text(transcript.text)))
+                else min(max_summary_tokens, max(MIN_SUMMARY_TOKENS, draft.transcript_tokens))
             )
-            summary_request = Request(
-                model=request.model,
-                instructions=SUMMARY_INSTRUCTIONS,
-                input=[prompt_message],
-                max_output_tokens=limit,
-                stream=True,
-                store=False,
-                **{name: getattr(request, name) for name in COPIED_PARAMETERS},
+            prepared = await self.workers.call(
+                len(transcript.text), prepare_summary, draft, limit, self.target.plan_translation(), owner=self.owner
             )
-            turn = UpstreamTurn(
-                prepare_request(summary_request, self.target.plan_translation()), self.target, self.stamps, None
-            )
+            turn = UpstreamTurn(prepared, self.target, self.stamps, None)
             turn.headers = headers or turn.headers
             try:
                 response = await turn.read_response(await turn.send_request(transport))
             except ApiError as error:
                 if error.code != "context_length_exceeded" or not remaining_attempts:
                     raise
-                max_transcript_tokens = estimate_text(transcript.text) // 2
+                max_transcript_tokens = draft.transcript_tokens // 2
                 continue
             finally:
                 turn.abort()
@@ -188,7 +181,53 @@ class Compactor(Struct, frozen=True, kw_only=True):
                 )
             if response.status == ResponseStatus.INCOMPLETE:
                 losses.add("output", "the end of the summary", "the model's summary was cut off")
-            return response
+            return draft, response
+
+
+def draft_compaction(
+    conversation: Conversation | EncodedConversation, max_transcript_tokens: int | None, verbatim_tokens: int
+) -> CompactionDraft:
+    """Makes the transcript of a conversation, and the contents of its compaction except for the summary."""
+    conversation = decode_conversation(conversation)
+    request, items = conversation.request, input_items(conversation.request)
+    transcript = make_transcript(request.instructions or None, items, max_transcript_tokens)
+    permanent, verbatim = select_verbatim_items(items, verbatim_tokens)
+    # Verbatim user messages are returned beside the compaction, maybe without their media: covered in both forms.
+    covered_fingerprints = frozenset(map(fingerprint, [*conversation.sealed_items, *verbatim]))
+    return CompactionDraft(
+        transcript=transcript,
+        transcript_tokens=estimate_text(transcript.text),
+        contents=encode_contents_without_summary(permanent, verbatim, covered_fingerprints),
+        copied_parameters={name: getattr(request, name) for name in COPIED_PARAMETERS},
+    )
+
+
+def prepare_summary(draft: CompactionDraft, max_output_tokens: int, plan: TranslationPlan) -> PreparedRequest:
+    """The request for a summary."""
+    content = f"{TRANSCRIPT_START}\n\n{draft.transcript.text}\n\n{TRANSCRIPT_END}"
+    request = Request(
+        instructions=SUMMARY_INSTRUCTIONS,
+        input=[MessageParam(role="user", content=content)],
+        max_output_tokens=max_output_tokens,
+        stream=True,
+        store=False,
+        **draft.copied_parameters,
+    )
+    return prepare_request(request, plan)
+
+
+def verbatim_user_messages(content: bytes, stamps: Stamps) -> list[Message]:
+    """The user messages that a compaction keeps verbatim, as items of an output (CMP-1). They are covered: if they come
+    back before the compaction, they are left out."""
+    return [
+        Message(id=stamps.new_id("msg"), status=ItemStatus.COMPLETED, role="user", content=_output_content(item))
+        for item in decode_contents(content).verbatim_items
+        if is_user_message(item)
+    ]
+
+
+def _encrypt(keys: Sequence[bytes], owner: str, content: bytes) -> str:
+    return Seal(lambda: keys).encrypt(owner, content)
 
 
 def compaction_usage(compaction: CompactionResult, losses: Losses) -> Usage:
@@ -260,7 +299,7 @@ ZERO_USAGE: Final = Usage(
     output_tokens_details=OutputTokensDetails(reasoning_tokens=0),
 )
 # Copied from the request: who asks and at what price, not the output format.
-COPIED_PARAMETERS: Final = ("service_tier", "safety_identifier", "prompt_cache_key", "user")
+COPIED_PARAMETERS: Final = ("model", "service_tier", "safety_identifier", "prompt_cache_key", "user")
 MAX_SUMMARY_TOKENS: Final = 8_192  # tokens; reasoning counts too
 PROMPT_OVERHEAD_TOKENS: Final = 700  # tokens of the prompt below and its framing
 MAX_ATTEMPTS: Final = 3

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Literal, Protocol
 
-from antiphon.gateway.admission import FairStarts
 from antiphon.gateway.client_body import InputLimits
 from antiphon.gateway.model_catalog import ModelCatalog
 from antiphon.gateway.request_scope import RequestLog
@@ -70,9 +69,6 @@ class GatewayContext(Protocol):
 
     @property
     def models(self) -> ModelCatalog: ...
-
-    @property
-    def fair_starts(self) -> FairStarts: ...
 
     @property
     def input_limits(self) -> InputLimits: ...

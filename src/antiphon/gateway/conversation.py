@@ -1,4 +1,4 @@
-"""The entries that a finished turn adds to its conversation (API-4). Pure.
+"""The entries that a finished turn adds to its conversation (API-4).
 
 Entries of a conversation are copies. They stay when the response that added them is deleted. They are added even with
 `store: false`, which concerns the response only.
@@ -12,6 +12,7 @@ from typing import Final
 from msgspec import Struct
 
 from antiphon.gateway.ids import id_of, with_id
+from antiphon.gateway.worker_pool import WorkerPool
 from antiphon.protocol import codec
 from antiphon.protocol.items import CompactionTrigger, ItemParam
 from antiphon.protocol.stamps import Stamps
@@ -25,6 +26,13 @@ class JoinedConversation(Struct, frozen=True, kw_only=True):
 
     id: str
     store: ConversationStore
+    workers: WorkerPool
+
+    async def make_addition(self, record: ResponseRecord, stamps: Stamps) -> ConversationAddition | None:
+        """`make_addition` for this conversation, in a worker process if the turn is large."""
+        return await self.workers.call(
+            len(record.input) + len(record.output), make_addition, self.id, record, stamps, owner=self.id
+        )
 
 
 def make_addition(conversation: str, record: ResponseRecord, stamps: Stamps) -> ConversationAddition | None:

@@ -10,20 +10,28 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from antiphon.dialects.common.server_turn import StreamReader
 from antiphon.dialects.common.token_estimate import estimate_request
 from antiphon.dialects.dialect import EventsToHub, Framing
 from antiphon.errors import ApiError, ClientFault
+from antiphon.gateway.compaction import (
+    Conversation,
+    EncodedConversation,
+    decode_contents,
+    decode_conversation,
+    encode_conversation,
+)
 from antiphon.gateway.compactor import CompactionResult, Compactor, add_usage, compaction_usage
 from antiphon.gateway.planning import ContextPlan
 from antiphon.gateway.recording import Recorder
 from antiphon.gateway.truncation import input_token_limit, truncate_request
 from antiphon.gateway.turn import UpstreamTurn
 from antiphon.gateway.turn_data import PreparedRequest, prepare_request
-from antiphon.gateway.upstreams import Target
+from antiphon.gateway.upstreams import Target, TranslationPlan
+from antiphon.gateway.worker_pool import LARGE_INPUT
 from antiphon.protocol import codec
 from antiphon.protocol.events import (
     ItemAdded,
@@ -36,6 +44,7 @@ from antiphon.protocol.events import (
     TextRun,
     UnknownEvent,
 )
+from antiphon.protocol.losses import Losses
 from antiphon.protocol.output_limits import OutputLimits
 from antiphon.protocol.policy import PaddingSource
 from antiphon.protocol.request import Request
@@ -73,34 +82,30 @@ class ManagedTurn(UpstreamTurn):
         with less."""
         plan, self._plan = self._plan, None
         assert plan is not None  # a turn is sent once
-        request = plan.request
+        conversation = plan.conversation
         if plan.compacts:
-            compaction = await self._compactor.compact(
-                request,
-                plan.sealed_items,
+            compaction = self._compaction = await self._compactor.compact(
+                conversation,
                 transport,
                 self.losses,
                 compaction_threshold=plan.threshold,
                 headers=self.headers,
             )
-            self._compaction = compaction
             self._record_note("compacted")
             if plan.only_compacts:
                 return EmptyResponse()
-            request = replace(request, input=compaction.contents.items())
-            if plan.truncates and plan.context_size is not None:
-                request = truncate_request(request, input_token_limit(plan.context_size, request), self.losses)
-            self._prepare(request)
+            context_size = plan.context_size if plan.truncates else None
+            conversation = await self._replace_request(
+                len(compaction.content), compact_request, plan.request, compaction.content, context_size
+            )
         try:
             return await super().send_request(transport)
         except ClientFault as error:
             if not plan.truncates or error.code != "context_length_exceeded":
                 raise
-            shorter = truncate_request(request, estimate_request(request) * RETRY_PERCENT // 100, self.losses)
-            if shorter is request:
-                raise
+            size = conversation.size if isinstance(conversation, EncodedConversation) else 0
+            await self._replace_request(size, shorten_request, conversation, error.without_traceback())
         self._record_note("shortened")
-        self._prepare(shorter)
         return await super().send_request(transport)
 
     def make_reader(self) -> StreamReader:
@@ -128,17 +133,64 @@ class ManagedTurn(UpstreamTurn):
             usage=usage,
         )
 
-    def _prepare(self, request: Request) -> None:
-        prepared = prepare_request(request, self.prepared.plan)
-        self.prepared.body = prepared.body
-        self.prepared.retry_source = prepared.retry_source
-        self.losses.extend(prepared.losses)
+    async def _replace_request(
+        self, size: int, shorten: Callable[..., ShortenedRequest], *arguments: Any
+    ) -> Conversation | EncodedConversation:
+        """Replaces the request by one that `shorten` makes, in a worker process if the conversation is large."""
+        is_remote = size > LARGE_INPUT
+        workers = self._compactor.workers
+        shortened = await workers.call(size, shorten, *arguments, self.prepared.plan, is_remote)
+        self.prepared.body = shortened.prepared.body
+        self.prepared.retry_source = shortened.prepared.retry_source
+        self.losses.extend(shortened.losses)
+        self.losses.extend(shortened.prepared.losses)
         if self._trace is not None:
-            self._trace.record_hub_request(codec.encode(request))
+            self._trace.record_hub_request(encode_conversation(shortened.conversation).request)
+        return shortened.conversation
 
     def _record_note(self, what: str) -> None:
         if self._trace is not None:
             self._trace.record_note("conversation", what)
+
+
+class ShortenedRequest(Struct, frozen=True, kw_only=True):
+    """A request with a shorter conversation."""
+
+    prepared: PreparedRequest
+    conversation: Conversation | EncodedConversation
+    losses: Losses  # of the conversation
+
+
+def compact_request(
+    request: Request, content: bytes, context_size: int | None, plan: TranslationPlan, is_remote: bool
+) -> ShortenedRequest:
+    """The request with the contents of a compaction as its conversation, truncated to the context size if it is not
+    None."""
+    losses = Losses()
+    request = replace(request, input=decode_contents(content).items())
+    if context_size is not None:
+        request = truncate_request(request, input_token_limit(context_size, request), losses)
+    return _prepare_shortened(request, losses, plan, is_remote)
+
+
+def shorten_request(
+    conversation: Conversation | EncodedConversation, error: ClientFault, plan: TranslationPlan, is_remote: bool
+) -> ShortenedRequest:
+    """The request with a part of its conversation. Raises `error`, the upstream's, if there is nothing to leave out."""
+    losses, request = Losses(), decode_conversation(conversation).request
+    shorter = truncate_request(request, estimate_request(request) * RETRY_PERCENT // 100, losses)
+    if shorter is request:
+        raise error
+    return _prepare_shortened(shorter, losses, plan, is_remote)
+
+
+def _prepare_shortened(request: Request, losses: Losses, plan: TranslationPlan, is_remote: bool) -> ShortenedRequest:
+    prepared = prepare_request(request, plan)
+    conversation = Conversation(request=request, sealed_items=[])
+    if not is_remote:
+        return ShortenedRequest(prepared=prepared, conversation=conversation, losses=losses)
+    prepared.retry_source = prepared.original = None  # they hold the whole conversation
+    return ShortenedRequest(prepared=prepared, conversation=encode_conversation(conversation), losses=losses)
 
 
 class EmptyResponse:

@@ -7,7 +7,7 @@ response as sent to the client, the losses and the error.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, TypeGuard, cast
+from typing import Final, TypeGuard, cast, get_args
 
 import msgspec
 from msgspec import Raw
@@ -20,6 +20,7 @@ from antiphon.dialects.dialect import EventsFromHub, TextRunFromHub
 from antiphon.errors import ApiError
 from antiphon.protocol.errors import Error, error_payload
 from antiphon.protocol.events import (
+    DeltaEvent,
     ErrorEvent,
     ItemAdded,
     RefusalDelta,
@@ -182,11 +183,12 @@ class Pipe:
             if type(event) is bytes:
                 out.append(event)
             elif type(event) is not TextRun:
-                self._write_all((cast(StreamEvent, event),), out)
+                self._write(cast(StreamEvent, event), out)
             elif self._text_run is not None and self._policy.passes_plain_deltas:  # nearly all of them
                 out.append(self._deliver(event, self._text_run(event)))
             else:
-                self._write_all(event.events(), out)
+                for single_event in event.events():
+                    self._write(single_event, out)
             size += len(out[-1]) if out else 0
             if size > MAX_OUTPUT_BYTES:
                 # A large piece is not joined with others, which would copy it.
@@ -202,14 +204,13 @@ class Pipe:
         if first_content is not None:
             self.has_content, self.is_refusal = True, _is_refusal(first_content)
 
-    def _write_all(self, events: Iterable[StreamEvent], out: list[bytes]) -> None:
-        for event in events:
-            for client_event in self._policy.feed(event):
-                self._write_event(client_event, out)
-            if self.response is not None and _is_end(event):
-                self.recorded_response = replace(
-                    self.response, output=self._policy.without_withheld_items(event.response).output
-                )
+    def _write(self, event: StreamEvent, out: list[bytes]) -> None:
+        for client_event in self._policy.feed(event):
+            self._write_event(client_event, out)
+        if self.response is not None and _is_end(event):
+            self.recorded_response = replace(
+                self.response, output=self._policy.without_withheld_items(event.response).output
+            )
 
     def _write_event(self, event: StreamEvent, out: list[bytes]) -> None:
         if self._reports_losses and not self._number_shift and (_is_end(event) or type(event) is ErrorEvent):
@@ -217,8 +218,11 @@ class Pipe:
         if self._number_shift:
             event = replace(event, sequence_number=event.sequence_number + self._number_shift)
         if not _is_end(event):
-            self._check_grammar(event)
-            translation = self._deliver(event, self._from_hub.feed(event))
+            if self._grammar is not None:
+                self._check_grammar(event)
+            translation = self._from_hub.feed(event)
+            if self._relay is not None:
+                translation = self._relay.deliver(event, translation)
             if type(event) is ErrorEvent:
                 self._write_error(translation, out)
             else:
@@ -292,13 +296,11 @@ class Pipe:
 def is_content(event: StreamEvent | TextRun) -> bool:
     """Whether an event carries output of the model: text, reasoning, a call, or a proper end. Opening events, empty
     items, the ends of items and failures do not."""
-    match event:
-        case ItemAdded(item=item):
-            return not isinstance(item, Message | Reasoning)
-        case TextRun() | ResponseCompleted() | ResponseIncomplete():
-            return True
-        case _:
-            return bool(getattr(event, "delta", ""))
+    if type(event) is ItemAdded:
+        return not isinstance(event.item, Message | Reasoning)
+    if type(event) in DELTA_EVENT_TYPES:
+        return bool(event.delta)  # type: ignore[union-attr]
+    return type(event) in CONTENT_EVENT_TYPES
 
 
 def _is_refusal(event: StreamEvent | TextRun) -> bool:
@@ -316,4 +318,6 @@ def _is_end(event: StreamEvent) -> TypeGuard[TerminalEvent]:
 
 MAX_OUTPUT_BYTES: Final = 1024 * 1024  # of one call; a single event may be larger
 REFUSAL_REASONS: Final = frozenset({"content_filter", "refusal"})
+CONTENT_EVENT_TYPES: Final[frozenset[type]] = frozenset({TextRun, ResponseCompleted, ResponseIncomplete})
+DELTA_EVENT_TYPES: Final[frozenset[type]] = frozenset(get_args(DeltaEvent))
 TERMINAL_EVENT_TYPES: Final[frozenset[type]] = frozenset({ResponseCompleted, ResponseFailed, ResponseIncomplete})

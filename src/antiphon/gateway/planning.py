@@ -9,10 +9,18 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.dialects.common.token_estimate import estimate_items, estimate_request
 from antiphon.errors import ClientFault, InvalidValue, MissingField, UnsupportedParameter
-from antiphon.gateway.compaction import MIN_SUMMARY_TOKENS, select_verbatim_items, verbatim_token_limit
+from antiphon.gateway.compaction import (
+    MIN_SUMMARY_TOKENS,
+    Conversation,
+    EncodedConversation,
+    encode_conversation,
+    select_verbatim_items,
+    verbatim_token_limit,
+)
 from antiphon.gateway.sealing import Seal
 from antiphon.gateway.truncation import input_token_limit, truncate_request
 from antiphon.protocol.items import CompactionTrigger, ItemParam
@@ -23,13 +31,26 @@ from antiphon.protocol.request import Request, input_items
 class ContextPlan(Struct, frozen=True, kw_only=True):
     """How the conversation of a turn is shortened."""
 
-    request: Request  # the whole conversation, compactions opened
+    request: Request  # the whole conversation, compactions opened; without its items if it is encoded
     sealed_items: list[ItemParam]  # the whole conversation, compactions sealed
+    encoded_conversation: EncodedConversation | None = None  # of a plan that was made in a worker process
     compacts: bool = False  # the conversation is compacted first
     threshold: int | None = None
     only_compacts: bool = False
     truncates: bool = False
     context_size: int | None = None
+
+    @property
+    def conversation(self) -> Conversation | EncodedConversation:
+        return self.encoded_conversation or Conversation(request=self.request, sealed_items=self.sealed_items)
+
+    def encode(self) -> ContextPlan:
+        """The plan with its conversation as JSON, so that no other process has to decode it."""
+        encoded: EncodedConversation | None = None
+        if self.compacts or self.truncates:  # otherwise the conversation is sent as it is
+            sealed_items = self.sealed_items if self.compacts else []
+            encoded = encode_conversation(Conversation(request=self.request, sealed_items=sealed_items))
+        return replace(self, request=replace(self.request, input=[]), sealed_items=[], encoded_conversation=encoded)
 
 
 async def plan_context(

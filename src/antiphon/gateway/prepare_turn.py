@@ -6,7 +6,7 @@ bodies, and requests that continue a large history, are prepared in another proc
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, Final
@@ -34,7 +34,7 @@ from antiphon.gateway.routing.stickiness import (
     make_session,
     target_with_label,
 )
-from antiphon.gateway.routing.wishes import RoutingWishes, apply_wishes
+from antiphon.gateway.routing.wishes import QueuedRouting, RoutingWishes, add_routing, apply_wishes
 from antiphon.gateway.sealing import Seal
 from antiphon.gateway.stored_items import LargeHistory
 from antiphon.gateway.turn import UpstreamTurn
@@ -46,7 +46,6 @@ from antiphon.protocol.stamps import Stamps
 from antiphon.store.interface import Store
 from antiphon.trace.writer import Trace
 
-Answer = Callable[..., Awaitable[Any]]
 HistorySourceFor = Callable[[TurnOutline], HistorySource]
 ClientHeaders = Callable[[Upstream], dict[str, str]]  # an upstream → headers of the client that it gets
 
@@ -102,23 +101,29 @@ async def prepare_turn(
     strict: bool | None = None,
     client_headers: ClientHeaders | None = None,
     find_session: Callable[[], str | None] | None = None,
+    wishes: RoutingWishes | None = None,
 ) -> PreparedTurn:
     """Prepares the turn of a body. With `keeps_history` the turn is recorded although it is not stored. `strict`
     refuses lossy translation; None means the upstream's setting. `client_headers` gives the headers of the client that
-    an upstream gets; `find_session` finds the session of the client's agent."""
-    host = GatewayHost(
+    an upstream gets; `find_session` finds the session of the client's agent; `wishes` is what the client said about
+    routing when the request was queued."""
+    preparer = TurnPreparer(
         services,
+        body,
         history_source_for,
         log_entry,
         trace,
         keeps_history=keeps_history,
         strict=strict,
+        client_headers=client_headers,
         find_session=find_session,
+        wishes=wishes,
     )
-    preparer = TurnPreparer(services, body, host, log_entry, trace, client_headers)
-    turn, data = await preparer.prepare_first()
-    turn.recorder = recorder = _make_recorder(services, host, data)
-    attempts = host.attempts
+    turn, data = await preparer.prepare_possible()
+    if preparer.route.prefers_fewest_losses:
+        turn, data = await preparer.prepare_with_fewest_losses()
+    turn.recorder = recorder = preparer.make_recorder(data)
+    attempts = preparer.attempts
     assert attempts is not None  # it was routed
     log_entry.response_id = turn.initial_response.id
     log_entry.attempts = attempts.records
@@ -126,60 +131,80 @@ async def prepare_turn(
         turn,
         recorder,
         data.past_turns,
-        data.queued_request,
+        None if data.queued_request is None else add_routing(data.queued_request, preparer.queued_routing()),
         data.is_warm_up,
         attempts,
         None if attempts.is_single else preparer,
-        session=host.session,
-        facts=host.facts,
+        session=preparer.session,
+        facts=preparer.facts,
     )
     prepared_turn.note_target()
     return prepared_turn
 
 
 class TurnPreparer:
-    """Prepares the turn of one body for any of its targets. It holds the whole body."""
+    """Prepares the turn of one body for any of its targets, and answers what the preparation asks of the gateway
+    (`PreparationHost`). It holds the whole body."""
 
     def __init__(
         self,
         services: GatewayContext,
         body: ClientBody,
-        host: GatewayHost,
+        history_source_for: HistorySourceFor,
         log_entry: RequestLog,
         trace: Trace | None,
-        client_headers: ClientHeaders | None,
+        *,
+        keeps_history: bool = False,
+        strict: bool | None = None,
+        client_headers: ClientHeaders | None = None,
+        find_session: Callable[[], str | None] | None = None,
+        wishes: RoutingWishes | None = None,
     ) -> None:
+        self.stamps: Stamps = services.stamps
+        self.seal: Seal = services.seal
         self._services = services
         self._body = body
-        self.host = host
+        self._history_source_for = history_source_for
         self._log_entry = log_entry
         self._trace = trace
+        self._keeps_history = keeps_history
+        self._strict = strict
         self._client_headers = client_headers
+        self._find_session = find_session
+        self._wishes = wishes  # what the client says about routing
+        self.wish_losses: list[Loss] = []  # what of it is not offered
         self._telemetry_headers: dict[str, str] | None = None  # None: the span of the turn has not begun
+        self._examined_target: Target | None = None  # whose translation is only counted
+        self.attempts: TurnAttempts | None = None  # set by `direct`, with the next seven
+        self.route: ModelRoute
+        self.session: Session | None = None  # None: the model has one target
+        self.facts: RequestFacts | None = None
+        self.first_target: RouteTarget | None = None  # that has the conversation in its cache
+        self._directions: Directions
+        self._target: Target
+        self._history_source: HistorySource
 
-    async def prepare_first(self) -> tuple[UpstreamTurn, TurnData]:
-        """Prepares the turn for the first target that it can be translated for, or loses least."""
-        prepared = await self._prepare_possible()
-        route = self.host.route
-        if not route.prefers_fewest_losses:
-            return prepared
-        self.host.reorder(groups_by_losses(route, await self.count_losses(route.targets)))
-        return await self._prepare_possible()
+    async def prepare_with_fewest_losses(self) -> tuple[UpstreamTurn, TurnData]:
+        """Prepares the turn again, for the target that loses least."""
+        groups = groups_by_losses(self.route, await self.count_losses(self.route.targets))
+        self.attempts = self._services.router.begin_turn(self.route, self.facts, self.first_target, groups)
+        return await self.prepare_possible()
 
     async def count_losses(self, targets: Iterable[RouteTarget]) -> dict[RouteTarget, list[Loss] | ApiError]:
         """What the translation for each target would lose, or the error that it would be. Nothing is sent."""
         losses: dict[RouteTarget, list[Loss] | ApiError] = {}
         for target in islice(targets, MAX_COUNTED_TARGETS):
-            self.host.examined_target = target.target
+            self._examined_target = target.target
             try:
-                losses[target] = list((await _prepare_data(self._services, self._body, self.host))[0].losses)
+                losses[target] = list((await self._prepare_data())[0].losses)
             except ClientFault as error:
                 losses[target] = error.without_traceback()
             finally:
-                self.host.examined_target = None
+                self._examined_target = None
         return losses
 
-    async def _prepare_possible(self) -> tuple[UpstreamTurn, TurnData]:
+    async def prepare_possible(self) -> tuple[UpstreamTurn, TurnData]:
+        """Prepares the turn for the first target that it can be translated for."""
         first_error: ApiError | None = None
         while True:
             try:
@@ -187,29 +212,29 @@ class TurnPreparer:
             except ClientFault as error:
                 failure = error.without_traceback()
             first_error = first_error or failure
-            attempts = self.host.attempts
+            attempts = self.attempts
             is_final = attempts is None or failure.code not in TARGET_DEPENDENT_CODES
-            if is_final or attempts is None or attempts.skip(failure, self._services.router.clock()) is None:
+            if is_final or attempts is None or attempts.skip(self._services.router.clock()) is None:
                 raise first_error.without_traceback()
 
     async def prepare(self) -> tuple[UpstreamTurn, TurnData]:
         """Prepares the turn for the current attempt. Nothing of other attempts remains in it."""
-        services, host, trace = self._services, self.host, self._trace
-        await services.fair_starts.wait(host.owner)
-        data, is_remote = await _prepare_data(services, self._body, host)
-        for loss in host.wish_losses:
+        data, is_remote = await self._prepare_data()
+        for loss in self.wish_losses:
             data.losses.add(loss.path, loss.what, loss.why)
-        turn = _make_turn(services, host, data, trace)
+        turn = self._make_turn(data)
         if is_remote and data.can_retry:
-            turn.remote_retry = partial(_prepare_retry, services, self._body, host)
-        turn.allows_lossy_retry = not host.directions.strict
-        turn.on_retry = partial(_log_refused_reasoning, services, host.target.upstream.name, turn.initial_response.id)
+            turn.remote_retry = self._prepare_retry
+        turn.allows_lossy_retry = not self._directions.strict
+        name = self._target.upstream.name
+        turn.on_retry = partial(_log_refused_reasoning, self._services, name, turn.initial_response.id)
         turn.headers = self._headers()
         self._log_entry.losses = len(data.losses)
+        trace = self._trace
         if trace is not None:
             if data.hub_request is not None:
                 trace.record_hub_request(data.hub_request)
-            trace.record_note("kept", int(host.directions.plan.is_stored))
+            trace.record_note("kept", int(self._directions.plan.is_stored))
             turn.note_omissions()
             trace.record_losses(data.losses)
         return turn, data
@@ -218,68 +243,31 @@ class TurnPreparer:
         if self._telemetry_headers is None:
             telemetry = self._services.telemetry
             self._telemetry_headers = {} if telemetry is None else telemetry.start_turn(self._log_entry)
-        attempts = self.host.attempts
+        attempts = self.attempts
         assert attempts is not None  # it was routed
-        upstream = self.host.target.upstream
+        upstream = self._target.upstream
+        headers = upstream.headers_with_key(attempts.current.key)
         client_headers = {} if self._client_headers is None else self._client_headers(upstream)
-        return {**upstream.headers_with_key(attempts.current.key), **self._telemetry_headers, **client_headers}
+        more_headers = {**self._telemetry_headers, **client_headers}
+        return {**headers, **more_headers} if more_headers else headers
 
-
-class GatewayHost:
-    """Answers what the preparation of one turn asks."""
-
-    def __init__(
-        self,
-        services: GatewayContext,
-        history_source_for: HistorySourceFor,
-        log_entry: RequestLog,
-        trace: Trace | None,
-        *,
-        keeps_history: bool,
-        strict: bool | None,
-        find_session: Callable[[], str | None] | None = None,
-    ) -> None:
-        self.wish_losses: list[Loss] = []  # what the client says about routing that is not offered
-        self._wishes: RoutingWishes | None = None  # what the client says about routing
-        self.examined_target: Target | None = None  # whose translation is only counted
-        self._find_session = find_session
-        self.attempts: TurnAttempts | None = None  # set by `direct`, with the next six
-        self.route: ModelRoute
-        self.session: Session | None = None  # None: the model has one target
-        self.facts: RequestFacts | None = None
-        self.first_target: RouteTarget | None = None  # that has the conversation in its cache
-        self.directions: Directions
-        self.target: Target
-        self.archive: HistorySource
-        self.owner = log_entry.owner or ""
-        self.stamps: Stamps = services.stamps
-        self.seal: Seal = services.seal
-        self._services = services
-        self._history_source_for = history_source_for
-        self._log_entry = log_entry
-        self._trace = trace
-        self._keeps_history = keeps_history
-        self._strict = strict
-
-    async def direct(self, outline: TurnOutline) -> Directions:
+    async def direct(self, outline: TurnOutline) -> Directions | None:
         services = self._services
         model = outline.model or services.routes.default_model
         self._log_entry.model = model
-        self.archive = replace(self._history_source_for(outline), max_local_bytes=LARGE_INPUT)
-        if self.attempts is None:
-            await self._begin_turn(model, outline)
-        assert self.attempts is not None
-        target = self.target = self.examined_target or self.attempts.current.target.target
-        config = target.upstream.config
-        self._log_entry.upstream = target.upstream.name
-        if self._trace is not None and self.examined_target is None:
-            self._trace.record_route(
-                target.upstream.name, config.dialect, target.model, config.profile_name, outline.streams
-            )
+        self._history_source = self._history_source_for(outline)
+        attempts = self.attempts or await self._begin_turn(model, outline)
+        if attempts is None:
+            return None
+        target = self._target = self._examined_target or attempts.current.target.target
+        name = self._log_entry.upstream = target.upstream.name
+        if self._trace is not None and self._examined_target is None:
+            config = target.upstream.config
+            self._trace.record_route(name, config.dialect, target.model, config.profile_name, outline.streams)
         assert model is not None  # it was routed
-        self.directions = Directions(
+        self._directions = Directions(
             model=model,
-            upstream=target.upstream.name,
+            upstream=name,
             plan=target.plan_translation(is_stored=outline.is_stored and services.store is not None),
             strict=self._is_strict(target),
             maker=target.upstream.reasoning_maker,
@@ -287,12 +275,7 @@ class GatewayHost:
             keeps_history=self._keeps_history,
             is_traced=self._trace is not None,
         )
-        return self.directions
-
-    async def has_choice(self, model: str | None) -> bool:
-        return self._wishes is not None or self._services.router.has_choice(
-            model or self._services.routes.default_model
-        )
+        return self._directions
 
     async def accepts_wishes(self, wishes: RoutingWishes) -> bool:
         if not self._services.router.accepts(wishes):
@@ -300,26 +283,34 @@ class GatewayHost:
         self._wishes = wishes
         return True
 
+    def queued_routing(self) -> QueuedRouting:
+        """What a background job needs to know to route the request as this turn."""
+        session = None if self._find_session is None else self._find_session()
+        return QueuedRouting(wishes=self._wishes, strict=self._strict, session=session)
+
     def _is_strict(self, target: Target) -> bool:
         if self._wishes is not None and self._wishes.requires_parameters:
             return True
         return target.upstream.config.losses == "strict" if self._strict is None else self._strict
 
-    async def _begin_turn(self, model: str | None, outline: TurnOutline) -> None:
-        router = self._services.router
+    async def _begin_turn(self, model: str | None, outline: TurnOutline) -> TurnAttempts | None:
+        """The attempts of the turn; None if there is a choice of targets, but not the facts to choose by."""
+        router, facts = self._services.router, outline.facts
         route = router.find(model)
+        if facts is None and (self._wishes is not None or not route.is_lone):
+            return None
         if self._wishes is not None:
             route, self.wish_losses = apply_wishes(route, self._wishes, router.find_served)
-        self.route = route
-        facts = self.facts = outline.facts
+        self.route, self.facts = route, facts
         first: RouteTarget | None = None
         if facts is not None:
             agent_session = None if self._find_session is None else self._find_session()
-            session = make_session(self.archive.owner, route.name, outline.previous_response_id, facts, agent_session)
+            session = make_session(self._archive.owner, route.name, outline.previous_response_id, facts, agent_session)
             if self._wishes is None or not self._wishes.order:
                 first = router.find_sticky(route, session) or await self._find_stored_target(session)
             self.session, self.first_target = session, first
-        self.attempts = router.begin_turn(route, router.make_order(route, facts, first))
+        self.attempts = router.begin_turn(route, facts, first)
+        return self.attempts
 
     async def _find_stored_target(self, session: Session) -> RouteTarget | None:
         """The target that answered the stored conversation before, in this process or in another."""
@@ -336,75 +327,62 @@ class GatewayHost:
         is_cached = self.stamps.now() < record.created_at + cache_seconds(target, self.facts)
         return target if is_cached else None
 
-    def reorder(self, groups: Sequence[RouteGroup]) -> None:
-        """Begins the attempts of the turn again, with targets in other groups."""
-        router = self._services.router
-        order = router.make_order(self.route, self.facts, self.first_target, groups)
-        self.attempts = router.begin_turn(self.route, order)
+    @property
+    def _archive(self) -> HistorySource:
+        """The source of what the request refers to. Most requests refer to nothing."""
+        return replace(self._history_source, max_local_bytes=LARGE_INPUT)
 
     async def history_source(self) -> HistorySource:
-        return self.archive
+        return self._archive
 
     async def context_size(self) -> int | None:
-        return await self._services.models.context_size(self.target)
+        return await self._services.models.context_size(self._target)
 
+    def make_recorder(self, data: TurnData) -> ResponseRecorder | None:
+        """The recorder of a turn; None if nothing is recorded."""
+        if data.recorded_input is None:
+            return None
+        services = self._services
+        store = services.store if self._directions.plan.is_stored else None
+        conversation = (
+            JoinedConversation(id=data.conversation_id, store=services.store, workers=services.workers)
+            if data.conversation_id is not None and services.store is not None
+            else None
+        )
+        return ResponseRecorder(store, self._archive.owner, data.recorded_input, services.stamps, conversation)
 
-async def _prepare_data(services: GatewayContext, body: ClientBody, host: GatewayHost) -> tuple[TurnData, bool]:
-    """The data of the turn, and whether another process prepared it."""
-    if len(body.content) <= LARGE_INPUT:
-        try:
-            return await prepare_data(body, host), False
-        except LargeHistory:
-            pass  # the whole preparation starts again, in another process
-    run = services.workers.run
-    return await run(prepare_data_remotely, body, answer=_answers(host), owner=host.owner), True
+    async def _prepare_data(self) -> tuple[TurnData, bool]:
+        """The data of the turn, and whether another process prepared it."""
+        if len(self._body.content) <= LARGE_INPUT:
+            try:
+                return await prepare_data(self._body, self), False
+            except LargeHistory:
+                pass  # the whole preparation starts again, in another process
+        return await self._run_remotely(prepare_data_remotely, self._body), True
 
+    async def _prepare_retry(self, refused_parts: Sequence[RefusedPart]) -> RetryRequest | None:
+        """Prepares a large turn again without the parts that the upstream refused."""
+        retry: RetryRequest | None = await self._run_remotely(prepare_retry_remotely, self._body, refused_parts)
+        return retry
 
-async def _prepare_retry(
-    services: GatewayContext, body: ClientBody, host: GatewayHost, refused_parts: Sequence[RefusedPart]
-) -> RetryRequest | None:
-    """Prepares a large turn again without the parts that the upstream refused."""
-    retry: RetryRequest | None = await services.workers.run(
-        prepare_retry_remotely, body, refused_parts, answer=_answers(host), owner=host.owner
-    )
-    return retry
+    async def _run_remotely(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        answer = HostAnswers(self, lambda: self._archive).answer
+        return await self._services.workers.run(work, *arguments, answer=answer, owner=self._log_entry.owner or "")
 
-
-def _answers(host: GatewayHost) -> Answer:
-    return HostAnswers(host, lambda: host.archive).answer
-
-
-def _make_recorder(services: GatewayContext, host: GatewayHost, data: TurnData) -> ResponseRecorder | None:
-    """The recorder of a turn; None if nothing is recorded."""
-    if data.recorded_input is None:
-        return None
-    store = services.store if host.directions.plan.is_stored else None
-    conversation = (
-        JoinedConversation(id=data.conversation_id, store=services.store)
-        if data.conversation_id is not None and services.store is not None
-        else None
-    )
-    return ResponseRecorder(store, host.archive.owner, data.recorded_input, services.stamps, conversation)
-
-
-def _make_turn(
-    services: GatewayContext,
-    host: GatewayHost,
-    data: TurnData,
-    trace: Trace | None,
-) -> UpstreamTurn:
-    stamps, pad, limits = services.stamps, services.pad, services.output_limits
-    prepared, target, plan = data.prepared, host.target, data.context_plan
-    if plan is None:
-        return UpstreamTurn(prepared, target, stamps, pad, trace, None, limits)
-    compactor = Compactor(
-        seal=services.seal,
-        owner=host.archive.owner,
-        target=target,
-        context_size=plan.context_size,
-        stamps=stamps,
-    )
-    return ManagedTurn(prepared, target, stamps, pad, trace, None, plan, compactor, limits)
+    def _make_turn(self, data: TurnData) -> UpstreamTurn:
+        services, trace, target, plan = self._services, self._trace, self._target, data.context_plan
+        stamps, pad, limits = services.stamps, services.pad, services.output_limits
+        if plan is None:
+            return UpstreamTurn(data.prepared, target, stamps, pad, trace, None, limits)
+        compactor = Compactor(
+            seal=services.seal,
+            owner=self._archive.owner,
+            target=target,
+            context_size=plan.context_size,
+            stamps=stamps,
+            workers=services.workers,
+        )
+        return ManagedTurn(data.prepared, target, stamps, pad, trace, None, plan, compactor, limits)
 
 
 def _log_refused_reasoning(services: GatewayContext, upstream: str, response_id: str, error: ApiError) -> None:

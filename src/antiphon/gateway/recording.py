@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from antiphon.gateway.conversation import JoinedConversation, make_addition
+from antiphon.gateway.conversation import JoinedConversation
 from antiphon.gateway.ids import GROUP_PREFIX, group_item_id, id_of, with_id
 from antiphon.protocol import codec
 from antiphon.protocol.codec import decode_json
@@ -53,6 +53,7 @@ class ResponseRecorder:
         self._owner = owner
         self._stamps = stamps
         self._conversation = conversation
+        self._addition: ConversationAddition | None = None  # made once, so that a second write has the same ids
         self._input, self._item_ids = recorded_input
         self.answered_by = ""  # the target that answered, if there was a choice
 
@@ -62,16 +63,15 @@ class ResponseRecorder:
         if self._store is None and self._conversation is None:
             return StoredTurn(id=response.id, input=self._input, output=codec.encode(response.output))
         record, item_ids, call_ids = self.make_record(response)
-        addition = self.make_addition(record)
         try:
-            await self._save(record, item_ids, call_ids, addition)
+            await self._save(record, item_ids, call_ids)
         except asyncio.CancelledError:
             # The client disconnected, or the server stops. Whether the first write was committed is unknown, so write
             # again: saving is idempotent.
             task = asyncio.current_task()
             assert task is not None
             task.uncancel()
-            await self._save(record, item_ids, call_ids, addition)
+            await self._save(record, item_ids, call_ids)
         return StoredTurn(id=record.id, input=record.input, output=record.output)
 
     def make_record(self, response: Response) -> tuple[ResponseRecord, list[str], list[str]]:
@@ -89,14 +89,15 @@ class ResponseRecorder:
         item_ids = self._item_ids + [id for item in response.output if (id := id_of(item)) is not None]
         return record, item_ids, [item.call_id for item in response.output if isinstance(item, CALLS)]
 
-    def make_addition(self, record: ResponseRecord) -> ConversationAddition | None:
+    async def make_addition(self, record: ResponseRecord) -> ConversationAddition | None:
         """The entries for the conversation of the turn; None if it has none or the turn failed."""
-        return make_addition(self._conversation.id, record, self._stamps) if self._conversation is not None else None
+        return None if self._conversation is None else await self._conversation.make_addition(record, self._stamps)
 
-    async def _save(
-        self, record: ResponseRecord, item_ids: list[str], call_ids: list[str], addition: ConversationAddition | None
-    ) -> None:
+    async def _save(self, record: ResponseRecord, item_ids: list[str], call_ids: list[str]) -> None:
         """Stores the response and its conversation entries atomically."""
+        if self._addition is None:
+            self._addition = await self.make_addition(record)
+        addition = self._addition
         if self._store is None:
             if self._conversation is not None and addition is not None:
                 await self._conversation.store.add_entries(self._owner, addition.conversation_id, addition.entries)

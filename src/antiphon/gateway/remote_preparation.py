@@ -36,6 +36,8 @@ async def prepare_data_remotely(ask: Ask, body: ClientBody) -> TurnData:
     data = await prepare_data(body, RemoteHost(ask))
     data.can_retry = data.prepared.retry_source is not None
     data.prepared.retry_source = data.prepared.original = None
+    if data.context_plan is not None:
+        data.context_plan = data.context_plan.encode()
     return data
 
 
@@ -58,12 +60,8 @@ class RemoteHost:
         is_accepted: bool = self._ask("accepts_wishes", wishes)
         return is_accepted
 
-    async def has_choice(self, model: str | None) -> bool:
-        has_choice: bool = self._ask("has_choice", model)
-        return has_choice
-
-    async def direct(self, outline: TurnOutline) -> Directions:
-        directions: Directions = self._ask("direct", outline)
+    async def direct(self, outline: TurnOutline) -> Directions | None:
+        directions: Directions | None = self._ask("direct", outline)
         return directions
 
     async def history_source(self) -> HistorySource:
@@ -172,8 +170,6 @@ class HostAnswers:
         match name:
             case "accepts_wishes":
                 return await self._host.accepts_wishes(*arguments)
-            case "has_choice":
-                return await self._host.has_choice(*arguments)
             case "direct":
                 return await self._host.direct(*arguments)
             case "context_size":

@@ -181,6 +181,7 @@ def _make_target(route: Route, omitted_parts: str) -> Target:
     """The recorded upstream, with the parts that it was known to refuse."""
     profile = load_profile(route.profile)
     upstream = Upstream(
+        name=route.upstream,
         config=UpstreamConfig(name=route.upstream, dialect=profile.dialect),
         profile=profile,
         server_dialect=SERVER_DIALECTS[profile.dialect],

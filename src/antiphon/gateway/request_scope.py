@@ -5,8 +5,7 @@ over a WebSocket or from the background queue. This module has the only catch-al
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from time import perf_counter
 from time import time as unix_time
 from typing import TYPE_CHECKING, Protocol
@@ -120,11 +119,12 @@ class RequestScope:
         return self.log_entry.request_id
 
 
-@asynccontextmanager
-async def request_scope(services: GatewayContext, scope: RequestScope, requester: Requester) -> AsyncIterator[None]:
-    """Serves one request: answers its errors, then writes its log entry and its trace."""
+async def run_in_scope(
+    services: GatewayContext, scope: RequestScope, requester: Requester, work: Awaitable[None]
+) -> None:
+    """Runs the work of one request: answers its errors, then writes its log entry and its trace."""
     try:
-        yield
+        await work
     except ClientDisconnected:
         scope.log_entry.client_disconnected = True
         await _abandon(scope)

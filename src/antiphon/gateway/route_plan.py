@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 from antiphon.errors import ApiError, ClientFault
 from antiphon.gateway.context import GatewayContext
 from antiphon.gateway.prepare_turn import TurnPreparer, groups_by_losses
-from antiphon.gateway.routing.attempts import ModelRoute, RouteTarget
+from antiphon.gateway.routing.attempts import ModelRoute, RouteGroup, RouteTarget
 from antiphon.gateway.routing.facts import RequestFacts, find_obstacle
 from antiphon.gateway.upstreams import Health
 from antiphon.protocol.losses import Loss
@@ -58,24 +58,24 @@ class RoutePlan(Struct, frozen=True, kw_only=True):
     targets: Annotated[list[PlannedTarget], Meta(description="In the order in which they would be asked.")]
     on_context_length: list[str]
     on_refusal: list[str]
+    not_offered: Annotated[list[Loss], Meta(description="What the caller says about routing that has no effect.")] = []
 
 
 async def explain_route(services: GatewayContext, preparer: TurnPreparer) -> RoutePlan:
     """The plan of the turn of a body. Its own faults are raised; those of single targets are in the plan."""
-    host = preparer.host
     try:
         await preparer.prepare()
     except ClientFault:
-        if host.attempts is None:
+        if preparer.attempts is None:
             raise
-    route, facts = host.route, host.facts
+    route, facts = preparer.route, preparer.facts
     losses = await preparer.count_losses(route.targets)
     groups = groups_by_losses(route, losses) if route.prefers_fewest_losses else route.groups
-    order = services.router.make_order(route, facts, host.first_target, groups)
-    reasons = {target: group.reason for group in groups for target in group.targets}
+    order = services.router.make_order(route, facts, preparer.first_target, groups)
+    reasons = {target: _group_reason(route, group, target) for group in groups for target in group.targets}
     targets: list[PlannedTarget] = []
     while (target := order.next(services.router.clock())) is not None:
-        is_warm = target is host.first_target
+        is_warm = target is preparer.first_target
         why = _reasons(services, route, target, facts, reasons[target], is_warm=is_warm)
         targets.append(_plan_target(services, target, why, losses.get(target, [])))
     return RoutePlan(
@@ -86,6 +86,7 @@ async def explain_route(services: GatewayContext, preparer: TurnPreparer) -> Rou
         targets=targets,
         on_context_length=[target.label for target in route.on_context_length],
         on_refusal=[target.label for target in route.on_refusal],
+        not_offered=preparer.wish_losses,
     )
 
 
@@ -103,6 +104,7 @@ def list_targets(services: GatewayContext) -> list[TargetHealth]:
             in_flight=state.in_flight,
         )
         for (upstream, model), state in services.router.states.items()
+        if state.attempts or state.is_resting(now)
     ]
 
 
@@ -124,9 +126,17 @@ def _reasons(
     obstacle = "" if facts is None else find_obstacle(target.target, facts)
     if obstacle:
         reasons.append(obstacle)
-    if target.weight != 1:
-        reasons.append(f"weight {target.weight}")
     return reasons
+
+
+def _group_reason(route: ModelRoute, group: RouteGroup, target: RouteTarget) -> str:
+    """Why a target is in its group, and how it is chosen among the others of the group."""
+    if len(group.targets) == 1:
+        return group.reason
+    if route.strategy == "weighted":
+        return f"{group.reason}, drawn with weight {target.weight} of {group.weight_sums[-1]}"
+    weight = f" for weight {target.weight}" if route.strategy == "least-busy" and target.weight != 1 else ""
+    return f"{group.reason}, {route.strategy}{weight}"
 
 
 def _plan_target(

@@ -5,8 +5,8 @@ Targets, keys, retries and health are those of turns (`routing`). Only what is s
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from msgspec import Struct
@@ -15,8 +15,9 @@ from antiphon.dialects.common.server_turn import url_at
 from antiphon.errors import ApiError, ClientFault, UpstreamFault
 from antiphon.gateway.context import GatewayContext
 from antiphon.gateway.request_scope import RequestScope
+from antiphon.gateway.routing.attempts import Attempt
 from antiphon.gateway.routing.wishes import RoutingWishes, apply_wishes
-from antiphon.gateway.run_turn import log_failed_attempt
+from antiphon.gateway.run_turn import run_attempts
 from antiphon.gateway.turn import MAX_ERROR_BYTES, check_content, error_of_answer, is_compressed, with_upstream_name
 from antiphon.gateway.upstreams import Target
 from antiphon.protocol.losses import Losses
@@ -27,12 +28,13 @@ T = TypeVar("T")
 
 
 class OutgoingRequest(Struct, kw_only=True):
-    """What one target is sent."""
+    """What one target is sent: one body, or several one after the other."""
 
     path: str
     body: bytes
     losses: Losses
     streams: bool = False
+    more_bodies: Sequence[bytes] = ()
 
 
 MakeRequest = Callable[[Target], Awaitable[OutgoingRequest]]  # raises if the target cannot be asked
@@ -61,31 +63,14 @@ class RoutedRequest:
         self.attempts = services.router.begin_turn(route)
         scope.log_entry.attempts = self.attempts.records
         self._answer: UpstreamResponse | None = None
+        self._telemetry_headers: dict[str, str] | None = None  # None: the span has not begun
+        self._request: OutgoingRequest  # of the current attempt
+        self._received_bytes = 0  # in the current attempt
 
     async def run(self, make_request: MakeRequest, read_answer: ReadAnswer[T]) -> T:
         """Asks target after target. Returns what `read_answer` makes of the first answer without a fault."""
-        clock, attempts = self._services.router.clock, self.attempts
-        try:
-            request = await self._make_possible(make_request)
-            while True:
-                attempts.begin(clock())
-                try:
-                    result = await self._ask(request, read_answer)
-                except ApiError as error:
-                    failure = error.without_traceback()
-                else:
-                    attempts.note_first_content(clock())
-                    attempts.finish(None, clock())
-                    return result
-                self.abort()
-                attempt = attempts.fail(failure, clock())
-                if attempt is None:
-                    raise attempts.final_error()
-                log_failed_attempt(self._services, self._scope, attempts.records[-1])
-                await asyncio.sleep(attempt.delay)
-                request = await self._make_possible(make_request)
-        finally:
-            attempts.abandon(clock())
+        ask, prepare = partial(self._ask, read_answer), partial(self._make_possible, make_request)
+        return await run_attempts(self._services, self._scope, self.attempts, ask, prepare)
 
     def abort(self) -> None:
         """Aborts the exchange with the upstream, if it is still open."""
@@ -93,14 +78,21 @@ class RoutedRequest:
             self._answer.abort()
 
     async def read_body(self, answer: UpstreamResponse) -> bytes:
-        """Reads the whole answer."""
-        body = await read_body(answer, self._services.output_limits.max_bytes)
+        """Reads the whole answer. All answers of an attempt have one limit together."""
+        body = await read_body(answer, self._services.output_limits.max_bytes - self._received_bytes)
+        self._received_bytes += len(body)
         if self._scope.trace is not None:
             self._scope.trace.record_upstream_piece(body)
         return body
 
-    async def _make_possible(self, make_request: MakeRequest) -> OutgoingRequest:
-        """The request for the current target, or for the next one that can be asked."""
+    async def read_more_bodies(self) -> AsyncIterator[bytes]:
+        """Sends the other bodies of the current request, each after the answer to the one before, and reads the
+        answers."""
+        for body in self._request.more_bodies:
+            yield await self.read_body(await self._send(body))
+
+    async def _make_possible(self, make_request: MakeRequest) -> None:
+        """Makes the request for the current target, or for the next one that can be asked."""
         first_error: ApiError | None = None
         while True:
             target = self.attempts.current.target.target
@@ -110,10 +102,12 @@ class RoutedRequest:
                 failure = error.without_traceback()
             else:
                 self._note_request(target, request)
-                return request
+                self._request, self._received_bytes = request, 0
+                return
             first_error = first_error or failure
-            if self.attempts.skip(failure, self._services.router.clock()) is None:
-                raise first_error.without_traceback()
+            if self.attempts.skip(self._services.router.clock()) is None:
+                has_failed = bool(self.attempts.records)  # another target was asked, and its error is the client's
+                raise self.attempts.final_error() if has_failed else first_error.without_traceback()
 
     def _note_request(self, target: Target, request: OutgoingRequest) -> None:
         upstream, scope = target.upstream, self._scope
@@ -125,17 +119,27 @@ class RoutedRequest:
             scope.trace.record_route(upstream.name, config.dialect, target.model, config.profile_name, request.streams)
             scope.trace.record_losses(request.losses)
 
-    async def _ask(self, request: OutgoingRequest, read_answer: ReadAnswer[T]) -> T:
+    async def _ask(self, read_answer: ReadAnswer[T], attempt: Attempt) -> T:
+        try:
+            result = await read_answer(attempt.target.target, await self._send(self._request.body))
+        except ApiError:
+            self.abort()
+            raise
+        self.attempts.note_first_content(self._services.router.clock())
+        return result
+
+    async def _send(self, body: bytes) -> UpstreamResponse:
+        """Sends a body to the current target. An answer with an error is raised."""
         attempt = self.attempts.current
         target, trace = attempt.target.target, self._scope.trace
         upstream = target.upstream
-        url = url_at(request.path, upstream.server_dialect, upstream.base_url, target.model)
-        headers = upstream.headers_with_key(attempt.key)
+        url = url_at(self._request.path, upstream.server_dialect, upstream.base_url, target.model)
+        headers = {**upstream.headers_with_key(attempt.key), **self._start_span()}
         if trace is not None:
-            trace.record_upstream_request("POST", url, headers, request.body)
+            trace.record_upstream_request("POST", url, headers, body)
         transport = self._services.transport
         try:
-            answer = self._answer = await transport.send("POST", url, headers, request.body, upstream.timeouts)
+            answer = self._answer = await transport.send("POST", url, headers, body, upstream.timeouts)
         except UpstreamFault as fault:
             fault.message = with_upstream_name(fault.message, upstream.name)
             raise
@@ -144,7 +148,14 @@ class RoutedRequest:
         if answer.status != 200:
             raise await self._read_error(target, answer)
         check_content(answer)
-        return await read_answer(target, answer)
+        return answer
+
+    def _start_span(self) -> dict[str, str]:
+        """Starts the span of the request, once. Returns the headers with which an upstream can join the trace."""
+        if self._telemetry_headers is None:
+            telemetry = self._services.telemetry
+            self._telemetry_headers = {} if telemetry is None else telemetry.start_turn(self._scope.log_entry)
+        return self._telemetry_headers
 
     async def _read_error(self, target: Target, answer: UpstreamResponse) -> ApiError:
         body, _ = await read_partial_body(answer, MAX_ERROR_BYTES)

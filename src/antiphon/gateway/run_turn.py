@@ -5,7 +5,7 @@ before the client receives its end. HTTP, WebSocket and background work differ o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import Final, Protocol, TypeVar
 
@@ -16,11 +16,10 @@ from antiphon.gateway.context import GatewayContext
 from antiphon.gateway.pipe import REFUSAL_REASONS, Pipe
 from antiphon.gateway.prepare_turn import PreparedTurn
 from antiphon.gateway.request_scope import RequestScope
-from antiphon.gateway.routing.attempts import TurnAttempts
+from antiphon.gateway.routing.attempts import Attempt, TurnAttempts
 from antiphon.gateway.routing.failures import model_refusal
 from antiphon.gateway.routing.records import AttemptRecord
 from antiphon.gateway.turn import UpstreamTurn, is_json
-from antiphon.gateway.upstreams import Target
 from antiphon.protocol.content import Refusal
 from antiphon.protocol.errors import Error
 from antiphon.protocol.events import StreamEvent
@@ -276,13 +275,17 @@ class WholeTurn:
         try:
             while True:
                 attempts.begin(clock())
+                turn = self._prepared_turn.turn
+                if attempts.handles_refusals:
+                    turn.check_response = self._refuse_refusal
                 try:
-                    response = await self._run_attempt()
+                    response = await turn.read_response(await turn.send_request(self._services.transport))
                 except ApiError as error:
                     failure = error.without_traceback()
                 else:
-                    attempts.note_first_content(clock())
-                    attempts.finish(None, clock())
+                    now = clock()
+                    attempts.note_first_content(now)
+                    attempts.finish(None, now)
                     self._prepared_turn.note_answer(self._services)
                     return response
                 if not await prepare_next_attempt(self._services, self._scope, self._prepared_turn, failure):
@@ -290,12 +293,6 @@ class WholeTurn:
         finally:
             attempts.abandon(clock())
             self._prepared_turn.release()
-
-    async def _run_attempt(self) -> Response:
-        turn = self._prepared_turn.turn
-        if self._prepared_turn.attempts.handles_refusals:
-            turn.check_response = self._refuse_refusal
-        return await turn.read_response(await turn.send_request(self._services.transport))
 
     def _refuse_refusal(self, response: Response) -> None:
         if is_refusal(response):
@@ -314,17 +311,19 @@ async def run_attempts(
     services: GatewayContext,
     scope: RequestScope,
     attempts: TurnAttempts,
-    ask: Callable[[Target, Mapping[str, str]], Awaitable[T]],
+    ask: Callable[[Attempt], Awaitable[T]],
+    prepare: Callable[[], Awaitable[None]] | None = None,
 ) -> T:
-    """Calls `ask` with target after target, each with the headers of one of its keys, until one answers. It is for
-    requests that are no turns of their own."""
+    """Calls `ask` with attempt after attempt until one answers. It is for requests that are no turns of their own.
+    `prepare` is called before each attempt and may skip its target."""
     clock = services.router.clock
     try:
         while True:
+            if prepare is not None:
+                await prepare()
             attempts.begin(clock())
-            current = attempts.current
             try:
-                result = await ask(current.target.target, current.target.target.upstream.headers_with_key(current.key))
+                result = await ask(attempts.current)
             except ApiError as error:
                 failure = error.without_traceback()
             else:
@@ -354,8 +353,8 @@ async def prepare_next_attempt(
             await asyncio.sleep(attempt.delay)
         try:
             await prepared_turn.prepare_next()
-        except ClientFault as refusal:
-            attempt = attempts.skip(refusal.without_traceback(), clock())
+        except ClientFault:
+            attempt = attempts.skip(clock())
         else:
             return True
     return False

@@ -112,13 +112,12 @@ class UpstreamTurn:
                 body, wire = retry.body, retry.wire
         finally:
             del remote_retry  # it holds the client's body
-        self._remember_refusals(refused_parts, wire)
+        if wire is not None:
+            self._remember_refusals(refused_parts, wire)
         return answer
 
-    def _remember_refusals(self, refused_parts: Sequence[RefusedPart], wire: Wire | None) -> None:
+    def _remember_refusals(self, refused_parts: Sequence[RefusedPart], wire: Wire) -> None:
         """Remembers the parts without which the upstream accepted the request; not those of this turn's history."""
-        if wire is None:
-            return
         for refused in [part for part in refused_parts if part != "reasoning"]:
             self.target.upstream.refusals.remember(self.target.model, refused, wire)
         self.note_omissions()
@@ -364,12 +363,13 @@ def error_of_answer(upstream: Upstream, answer: UpstreamResponse, body: bytes) -
 
 def check_content(answer: UpstreamResponse) -> None:
     """Refuses an answer that cannot be the answer of an API."""
-    if not (is_compressed(answer) or is_html(answer)):
+    if is_compressed(answer):
+        problem = "a compressed answer, which was not requested"
+    elif is_html(answer):
+        problem = "an HTML page instead of an answer"
+    else:
         return
     answer.abort()
-    problem = (
-        "a compressed answer, which was not requested" if is_compressed(answer) else "an HTML page instead of an answer"
-    )
     raise UpstreamFault(f"the upstream sent {problem}", code="upstream_invalid_response")
 
 

@@ -26,7 +26,6 @@ from antiphon.gateway.client_body import (
     check_input,
     check_part_types,
     read_client_body,
-    turn_of_body,
 )
 from antiphon.gateway.compaction import CompactionOpener
 from antiphon.gateway.history import (
@@ -46,7 +45,14 @@ from antiphon.gateway.sealing import Seal
 from antiphon.gateway.tool_choice import check_a_tool_is_left, check_tool_choice
 from antiphon.gateway.upstreams import TranslationPlan
 from antiphon.protocol import codec
-from antiphon.protocol.items import AdditionalTools, ItemParam, ItemReference, ReasoningParam, ToolSearchOutput
+from antiphon.protocol.items import (
+    AdditionalTools,
+    ItemParam,
+    ItemReference,
+    MessageParam,
+    ReasoningParam,
+    ToolSearchOutput,
+)
 from antiphon.protocol.losses import Loss, Losses
 from antiphon.protocol.request import Request, conversation_id_of, input_items
 from antiphon.protocol.stamps import Stamps
@@ -90,7 +96,7 @@ class TurnOutline(Struct, frozen=True, kw_only=True):
     previous_response_id: str | None
     has_conversation: bool
     is_warm_up: bool  # `generate: false`
-    facts: RequestFacts | None = None  # if the model has several targets
+    facts: RequestFacts | None = None  # if the model has several targets; they take time to find
 
 
 class Directions(Struct, frozen=True, kw_only=True):
@@ -119,12 +125,9 @@ class PreparationHost(Protocol):
         """Whether what the client says about routing is for this gateway, which then routes by it."""
         ...
 
-    async def has_choice(self, model: str | None) -> bool:
-        """Whether a model has several targets."""
-        ...
-
-    async def direct(self, outline: TurnOutline) -> Directions:
-        """Routes the request, or raises the client's error."""
+    async def direct(self, outline: TurnOutline) -> Directions | None:
+        """Routes the request, or raises the client's error. None: the model has several targets, and the outline lacks
+        the facts by which one is chosen."""
         ...
 
     async def history_source(self) -> HistorySource:
@@ -162,15 +165,18 @@ class _History(Struct, frozen=True, kw_only=True):
 
 async def prepare_data(body: ClientBody, host: PreparationHost) -> TurnData:
     """Prepares the data of a turn, or raises the client's error. Nothing is sent to the upstream."""
-    body, request, losses = await _read_body(body, host)
+    request, losses = read_client_body(body)
+    if (request.extra or losses) and body.form in FORMS_WITH_WISHES:
+        body, request, losses = await _take_wishes(body, request, losses, host)
     outline = outline_of(request)
-    if await host.has_choice(outline.model):
-        outline = replace(outline, facts=facts_of(request))
     directions = await host.direct(outline)
+    if directions is None:
+        directions = await host.direct(replace(outline, facts=facts_of(request)))
+    assert directions is not None  # it has the facts
     plan = directions.plan
     check_input(request, directions.limits, CLIENT_DIALECTS[body.dialect].input_field)
     if body.dialect != plan.profile.dialect and not getattr(plan.wire, "native_types", False):
-        check_part_types(request, CLIENT_DIALECTS[body.dialect], turn_of_body(body), losses)
+        check_part_types(request, body, losses)
     if request.model != directions.model or request.generate is not UNSET:
         request = replace(request, model=directions.model, generate=UNSET)
     original = OriginalRequest(body.dialect, body.content) if body.form == "turn" else None
@@ -178,10 +184,16 @@ async def prepare_data(body: ClientBody, host: PreparationHost) -> TurnData:
     if request.stream_options and not request.stream:
         raise ClientFault("stream_options: allowed only with `stream: true`", param="stream_options")
     conversation_id = conversation_id_of(request)
-    history = await _resolve_history(request, host, directions, losses)
+    history = (
+        _History(request=request)
+        if _is_whole(request, directions)
+        else await _resolve_history(request, host, directions, losses)
+    )
     if request.tool_choice:
         check_tool_choice(history.request, FIELD_OF_TOOL_CHOICE.get(body.dialect, "tool_choice"))
-    context_plan = await _plan_context(history, host, losses)
+    context_plan = (
+        await _plan_context(history, host, losses) if needs_context_plan(history.request, history.new_items) else None
+    )
     full_request = history.request if context_plan is None else context_plan.request
     prepared = prepare_request(full_request, plan, original)
     if original is not None and original.dialect == plan.profile.dialect and len(losses):
@@ -195,28 +207,26 @@ async def prepare_data(body: ClientBody, host: PreparationHost) -> TurnData:
         prepared.losses = Losses()  # the compacted conversation is translated later
     prepared.losses.extend(losses)
     is_recorded = plan.is_stored or conversation_id is not None or directions.keeps_history
-    new_items = history.new_items
+    is_queued = body.form == "stored"  # its input was recorded when it was queued
+    new_items = input_items(history.request) if history.new_items is None else history.new_items
     return TurnData(
         prepared=prepared,
         losses=prepared.losses,
         past_turns=history.past_turns,
         conversation_id=conversation_id,
-        recorded_input=input_with_ids(input_items(history.request) if new_items is None else new_items, host.stamps)
-        if is_recorded
-        else None,
+        recorded_input=input_with_ids([] if is_queued else new_items, host.stamps) if is_recorded else None,
         context_plan=context_plan,
         hub_request=codec.encode(full_request) if directions.is_traced else None,
-        queued_request=_encode_for_queue(request) if request.background else None,
+        queued_request=_encode_for_queue(request) if request.background and not is_queued else None,
         is_warm_up=outline.is_warm_up,
     )
 
 
-async def _read_body(body: ClientBody, host: PreparationHost) -> tuple[ClientBody, Request, Losses]:
-    """Reads a body without its words about routing, unless they are for a router behind this gateway. No dialect has
-    such members, so they are unknown members, which are in `extra` or are losses."""
-    request, losses = read_client_body(body)
-    if not (request.extra or losses) or body.form not in FORMS_WITH_WISHES:
-        return body, request, losses
+async def _take_wishes(
+    body: ClientBody, request: Request, losses: Losses, host: PreparationHost
+) -> tuple[ClientBody, Request, Losses]:
+    """The body without its words about routing, unless they are for a router behind this gateway. No dialect has such
+    members, so they are unknown members, which are in `extra` or are losses."""
     rest, wishes = take_wishes(body.content)
     if wishes is None or not await host.accepts_wishes(wishes):
         return body, request, losses
@@ -254,6 +264,8 @@ def is_self_contained(request: Request) -> bool:
     call_ids: set[str] = set()
     for item in request.input:
         kind = type(item)  # `isinstance` costs ten times as much, and this runs for every item of every request
+        if kind is MessageParam:
+            continue
         if kind in CALL_KINDS:
             call_ids.add(item.call_id)  # type: ignore[union-attr, arg-type]
         elif kind in DEPENDENT_KINDS and getattr(item, "call_id", None) not in call_ids:
@@ -266,12 +278,16 @@ def lacks_reasoning(request: Request) -> bool:
     return type(request.input) is list and any(find_missing_reasoning(request.input))
 
 
+def _is_whole(request: Request, directions: Directions) -> bool:
+    """Whether a request has its whole history, with the sealed reasoning that the upstream wants back."""
+    wants_reasoning = directions.maker is not None and directions.plan.is_stored
+    return is_self_contained(request) and not (wants_reasoning and lacks_reasoning(request))
+
+
 async def _resolve_history(request: Request, host: PreparationHost, directions: Directions, losses: Losses) -> _History:
     """Loads what the request refers to, and the sealed reasoning that the upstream wants back."""
     profile = directions.plan.profile
     maker = directions.maker if directions.plan.is_stored else None
-    if is_self_contained(request) and (maker is None or not lacks_reasoning(request)):
-        return _History(request=request)
     archive = await host.history_source()
     opener = CompactionOpener(
         seal=host.seal,
@@ -292,8 +308,6 @@ async def _resolve_history(request: Request, host: PreparationHost, directions: 
 async def _plan_context(history: _History, host: PreparationHost, losses: Losses) -> ContextPlan | None:
     """Plans how the conversation is shortened; None if it is sent as it is."""
     request, new_items = history.request, history.new_items
-    if not needs_context_plan(request, new_items):
-        return None
     if new_items is None:
         new_items = input_items(request)
     sealed_items = new_items if history.sealed_items is None else history.sealed_items
@@ -333,7 +347,8 @@ def prepare_request(
 ) -> PreparedRequest:
     """Translates a request. The gateway keeps the state: the upstream gets the whole conversation, and `store: false`.
     A client of the upstream's dialect, whose body is `original`, keeps the form of its request."""
-    if plan.is_stored or original is None or original.dialect != plan.profile.dialect:
+    is_own_client = original is not None and original.dialect == plan.profile.dialect
+    if plan.is_stored or not is_own_client:
         refuse_several_answers(request)  # only answers that pass as they came can be several
     losses = Losses()
     if THREAD in (request.extra or ()):
@@ -343,9 +358,11 @@ def prepare_request(
     upstream_request, quirk_losses = plan.profile.apply_quirks(sent_request)
     losses.extend(quirk_losses)
     server_dialect = SERVER_DIALECTS[plan.profile.dialect]
-    body, dialect_losses = server_dialect.request_from_hub(upstream_request, _wire_for(plan, original))
+    wire = _wire_for(plan, original) if is_own_client else plan.wire
+    body, dialect_losses = server_dialect.request_from_hub(upstream_request, wire)
     losses.extend(dialect_losses)
-    body = _in_original_form(body, plan, original, sent_request)
+    if is_own_client:
+        body = _in_original_form(body, plan, original, sent_request)
     can_retry = server_dialect.wire_after_refusal is not None or _holds_reasoning(upstream_request)
     return PreparedRequest(
         plan=plan,

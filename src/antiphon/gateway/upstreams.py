@@ -119,6 +119,7 @@ class Upstream(Struct, frozen=True, kw_only=True):
     """One upstream, ready for requests. `headers` is the complete list of headers it is sent (allow-list), with its
     first key."""
 
+    name: str
     config: UpstreamConfig
     profile: Profile
     server_dialect: ServerDialect
@@ -130,10 +131,6 @@ class Upstream(Struct, frozen=True, kw_only=True):
     #: The maker of the reasoning that this upstream wants back; None if it wants none back.
     reasoning_maker: str | None = None
     refusals: RefusalMemory = field(default_factory=RefusalMemory)
-
-    @property
-    def name(self) -> str:
-        return self.config.name
 
     def headers_with_key(self, number: int) -> dict[str, str]:
         """The headers with one of its keys."""
@@ -283,6 +280,7 @@ def make_upstream(
     if keys:
         headers |= _key_header(profile, keys[0])
     return Upstream(
+        name=upstream_config.name,
         config=upstream_config,
         profile=profile,
         server_dialect=SERVER_DIALECTS[profile.dialect],

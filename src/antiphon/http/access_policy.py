@@ -92,6 +92,20 @@ class AccessPolicy(Struct, frozen=True, kw_only=True):
         )
         raise ClientFault(message, code="invalid_api_key", status=401)
 
+    def guess_owner(self, data: bytes) -> str | None:
+        """The owner of a request by the bytes of its head, which are not parsed yet. Without a known key it is the
+        method, so that health checks do not wait for the requests of others. None if the bytes are not a head."""
+        request_line = REQUEST_LINE_PATTERN.match(data, 0, HEAD_PREFIX)
+        if request_line is None:
+            return None
+        end = data.find(b"\r\n\r\n", 0, HEAD_PREFIX)
+        keys = KEY_HEADER_PATTERN.findall(data, 0, HEAD_PREFIX if end < 0 else end)
+        for key in (*keys, request_line[2] or b""):
+            caller = self.callers.get(sha256(key).digest())
+            if caller is not None:
+                return caller.owner
+        return request_line[1].decode()
+
     def has_metrics_key(self, scope: Scope) -> bool:
         """Whether the request has the key of `/metrics`."""
         return self.metrics_key is not None and any(sha256(key).digest() == self.metrics_key for key in _keys_in(scope))
@@ -168,6 +182,11 @@ def _bare_host_name(host: str) -> str:
 
 
 HOST_PATTERN: Final = re.compile(rb"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?")
+REQUEST_LINE_PATTERN: Final = re.compile(rb"([A-Z]{3,7}) /[^ ?]*(?:\?(?:[^ ]*?&)?key=([^ &]+))?")
+KEY_HEADER_PATTERN: Final = re.compile(
+    rb"\r\n(?i:authorization: *bearer|%b) *([^\s]+)" % b"|".join(name + b":" for name in KEY_HEADERS)
+)
+HEAD_PREFIX: Final = 8192  # bytes of a head that are searched for a key
 MAX_FIELDS: Final = 50  # fields of a query
 MAX_CACHED_HOST: Final = 260  # bytes of a cached value: a name has at most 253 characters
 LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})

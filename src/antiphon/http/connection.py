@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import urllib.parse
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final, cast
 
@@ -17,9 +18,10 @@ from msgspec import Struct
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from antiphon.errors import ApiError, ClientFault
+from antiphon.gateway.admission import InputQueue
 from antiphon.gateway.client_body import dialect_at_path
 from antiphon.gateway.ids import new_id
-from antiphon.http.asgi import Headers, RequestCycle, Scope, connection_error_headers, encode_head
+from antiphon.http.asgi import BODY_HIGH, Headers, RequestCycle, Scope, connection_error_headers, encode_head
 from antiphon.http.websocket import WebSocket, WebSocketRoutes
 from antiphon.http.websocket_protocol import BadHandshake
 
@@ -65,6 +67,9 @@ class HttpProtocol(HttpToolsProtocol):
         self._stall_timer: asyncio.TimerHandle | None = None
         self._drain_timer: asyncio.TimerHandle | None = None
         self._socket: WebSocket | None = None  # set after an upgrade
+        self._input_queue: InputQueue | None = getattr(self.app, "input_queue", None)
+        self._queued_input = b""  # waits for its turn in the queue
+        self._owner = ""  # of the queued input
 
     # The connection
 
@@ -75,6 +80,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         running, self._current_cycle, self._newest_cycle = self._current_cycle, None, None
+        self._queued_input = b""
         if running is not None:
             running.on_disconnect()
         self._pipelined_cycles.clear()
@@ -93,6 +99,28 @@ class HttpProtocol(HttpToolsProtocol):
         if self._is_closing:
             return
         self._idle_since = None
+        if self._input_queue is None or (not self._queued_input and self._input_queue.take_place()):
+            self._process_input(data)
+        else:
+            self._queue_input(self._input_queue, data)
+
+    def _queue_input(self, queue: InputQueue, data: bytes) -> None:
+        """Many requests arrive: input waits until it is its owner's turn."""
+        if not self._queued_input:
+            guess_owner: Callable[[bytes], str | None] = self.app.guess_owner
+            self._owner = guess_owner(data) or self._owner
+            queue.add(self._owner, self._process_queued_input)
+        self._queued_input += data
+        if len(self._queued_input) > BODY_HIGH:
+            self.flow.pause_reading()
+
+    def _process_queued_input(self) -> None:
+        data, self._queued_input = self._queued_input, b""
+        if data and not self.transport.is_closing():
+            self.flow.resume_reading()
+            self._process_input(data)
+
+    def _process_input(self, data: bytes) -> None:
         for start in range(0, len(data), HEAD_LIMIT):  # a read may exceed the head limit, so it is checked in parts
             rest = data[start : start + HEAD_LIMIT]
             while rest and not self._is_closing:
@@ -263,6 +291,7 @@ class HttpProtocol(HttpToolsProtocol):
         start_shutdown = getattr(self.app, "start_shutdown", None)
         if start_shutdown is not None:
             start_shutdown()
+        self._process_queued_input()
         if self._newest_cycle is None or self._newest_cycle.is_complete:
             self.transport.close()
         else:
@@ -376,6 +405,9 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _on_head_timeout(self) -> None:
         self._input_timer = None
+        if self._queued_input:
+            self._input_timer = self.loop.call_later(self.head_timeout, self._on_head_timeout)
+            return
         if self._bytes_since_callback > 0:
             self._refuse_input(_too_late(f"the head of the request was not received within {self.head_timeout:g} s"))
             return
@@ -390,7 +422,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _on_body_timeout(self) -> None:
         self._input_timer = None
-        if self.flow.read_paused:  # reading is paused by us
+        if self.flow.read_paused or self._queued_input:  # by us, the client did its part
             self._input_timer = self.loop.call_later(self.body_timeout, self._on_body_timeout)
         else:
             self._refuse_input(_too_late(f"the rest of the body was not received within {self.body_timeout:g} s"))

@@ -17,6 +17,7 @@ from antiphon.errors import ApiError, ClientDisconnected, ClientFault
 from antiphon.gateway.prepare_turn import PreparedTurn
 from antiphon.gateway.request_scope import RequestLog, RequestScope, shutdown_error
 from antiphon.gateway.routed_request import RoutedRequest
+from antiphon.gateway.routing.attempts import TurnAttempts
 from antiphon.http.asgi import (
     DIRECT,
     Headers,
@@ -300,11 +301,13 @@ class EventStream:
 
 def route_headers(routed: PreparedTurn | RoutedRequest) -> Headers:
     """The upstream that answers, and the number of attempts until then; nothing while another may still answer."""
-    if routed.is_held_back:
-        return []
-    attempts = routed.attempts
+    return [] if routed.is_held_back else attempt_headers(routed.attempts)
+
+
+def attempt_headers(attempts: TurnAttempts) -> Headers:
+    """The upstream of the current attempt, and the number of attempts."""
     name = attempts.current.target.target.upstream.name.encode("ascii", "replace").translate(PRINTABLE_ASCII)
-    return [(b"antiphon-upstream", name), (b"antiphon-attempts", b"%d" % attempts.answer_count)]
+    return [(b"antiphon-upstream", name), (b"antiphon-attempts", b"%d" % len(attempts.records))]
 
 
 def losses_header(losses: Losses) -> Headers:

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from antiphon.config import Timeouts
-from antiphon.errors import UpstreamFault
+from antiphon.errors import NoAnswer, UpstreamFault
 from antiphon.upstream.connection import READ_SIZE, Connection
 from antiphon.upstream.http_response import HttpResponse, StaleConnection
 from antiphon.upstream.proxies import Proxies, Proxy, open_tunnel
@@ -62,9 +62,7 @@ class HttpTransport:
         try:
             return await _send_on_connection(pool, new_connection, request, timeouts, started_at)
         except StaleConnection:
-            raise UpstreamFault(
-                "the upstream closed the connection without an answer", code="upstream_disconnected"
-            ) from None
+            raise NoAnswer("the upstream closed the connection without an answer") from None
 
     async def open_connection(
         self, url: str, headers: Mapping[str, str], timeouts: Timeouts

@@ -13,7 +13,7 @@ from typing import Final
 import httptools
 
 from antiphon.config import Timeouts
-from antiphon.errors import UpstreamFault
+from antiphon.errors import NoAnswer, UpstreamFault
 from antiphon.upstream.connection import Connection
 from antiphon.upstream.transport import Sink
 
@@ -172,7 +172,10 @@ class HttpResponse:
             self._stop_watching()
             self._wake_reader()
         else:
-            self._fail("the upstream closed the connection in the middle of its answer", "upstream_disconnected")
+            message = "the upstream closed the connection in the middle of its answer"
+            self._fail_with(
+                UpstreamFault(message, code="upstream_disconnected") if self.head.done() else NoAnswer(message)
+            )
 
     # The parser's side
 
@@ -289,10 +292,12 @@ class HttpResponse:
             connection.drop()
 
     def _fail(self, message: str, code: str, status: int | None = None) -> None:
+        self._fail_with(UpstreamFault(message, code=code, status=status))
+
+    def _fail_with(self, fault: UpstreamFault) -> None:
         """Ends the response with a fault. Pieces received before can still be read."""
         self._stop_watching()
-        if self._fault is None:
-            self._fault = UpstreamFault(message, code=code, status=status)
+        self._fault = self._fault or fault
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.drop()

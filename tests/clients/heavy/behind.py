@@ -174,5 +174,6 @@ CHAT = Behind(
 MESSAGES = Behind("messages", "anthropic", lambda script: MessagesServer(script, system_messages=True), _read_messages)
 PLAIN_MESSAGES = Behind("messages", "messages", MessagesServer, _read_messages)
 RESPONSES = Behind("responses", "openai", lambda script: ResponsesServer(script, strict_fields=True), _read_responses)
+OPEN_RESPONSES = Behind("responses", "open-responses", ResponsesServer, _read_responses)
 GEMINI = Behind("gemini", "google", GeminiServer, _read_gemini)
 SERVERS = [CHAT, MESSAGES, RESPONSES]

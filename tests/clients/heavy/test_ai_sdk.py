@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.clients.blocks import block
-from tests.clients.heavy.behind import CHAT, SERVERS, Behind, call
+from tests.clients.heavy.behind import CHAT, OPEN_RESPONSES, SERVERS, Behind, call
 from tests.clients.heavy.npm_programs import CLIENTS, run
 
 from antiphon import testing
@@ -86,6 +86,24 @@ def test_ai_sdk_shows_open_reasoning_as_a_summary(store: bool, how: str, tmp_pat
         assert reasoning_in(body) == ([thought], [])
 
 
+@pytest.mark.parametrize("how", ["stream", "generate"])
+def test_ai_sdk_shows_open_reasoning_of_a_responses_server_as_a_summary(how: str, tmp_path: Path) -> None:
+    """RSN-4: the text comes once, and reaches the server as its content again."""
+    workplace = tmp_path / "workplace"
+    workplace.mkdir()
+    (workplace / "greeting.txt").write_text("hello\n")
+    options = {"reasoningSummary": "auto", "forceReasoning": True, "store": True}
+    with OPEN_RESPONSES.gateway(PLAN, f"sqlite:///{tmp_path}/antiphon.db") as (gateway, upstream):
+        output = run_ai_sdk("openai", how, gateway.url, workplace, tmp_path, options)
+        items = [item for item in upstream.received[-1].json["input"] if item.get("type") == "reasoning"]
+    assert [step["reasoning"] for step in output["steps"]] == [*THOUGHTS, None]
+    assert [(item["summary"], [part["text"] for part in item["content"]]) for item in items] == [
+        ([], [thought]) for thought in THOUGHTS
+    ]
+    for body, thought in zip(output["bodies"], THOUGHTS, strict=False):
+        assert reasoning_in(body) == ([thought], [])
+
+
 def test_ai_sdk_without_a_summary_shows_no_open_reasoning(tmp_path: Path) -> None:
     """RSN-4: who requests no summary gets reasoning as content, which this provider does not show."""
     workplace = tmp_path / "workplace"
@@ -115,7 +133,7 @@ def reasoning_in(body: str) -> tuple[list[str], list[str]]:
 
 
 def _reasoning_of(response: dict[str, Any]) -> tuple[list[str], list[str]]:
-    items = [item for item in response["output"] if item["type"] == "reasoning"]
+    items = [item for item in response["output"] if item.get("type") == "reasoning"]
     return (
         [part["text"] for item in items for part in item["summary"]],
         [part["text"] for item in items for part in item.get("content") or ()],

@@ -120,6 +120,16 @@ def test_lone_refused_key_keeps_the_error_of_the_server() -> None:
     assert turn.attempts.final_error().code == "upstream_auth_failed"
 
 
+@pytest.mark.parametrize(("error", "code"), [(BROKEN, "upstream_error"), (UNAUTHORIZED, "upstream_auth_failed")])
+def test_skipped_target_does_not_hide_the_error_of_another(error: ApiError, code: str) -> None:
+    turn = Turn(at("a"), at("b", 2), at("c", 3), retry=RetryConfig(rounds=1))
+    turn.attempts.skip(turn.clock.now)
+    turn.attempts.begin(turn.clock.now)
+    turn.attempts.fail(error, turn.clock.now)
+    assert turn.attempts.skip(turn.clock.now) is None
+    assert turn.attempts.final_error().code == code
+
+
 def test_refused_keys_do_not_hide_another_error() -> None:
     turn = Turn(at("a"), at("b", 2), retry=RetryConfig(rounds=1))
     assert turn.asked(BROKEN, UNAUTHORIZED) == ["a", "b", "None"]
@@ -147,8 +157,11 @@ def test_refused_request_is_asked_of_the_targets_for_it_once() -> None:
 
 
 def test_special_target_that_failed_already_is_not_asked_again() -> None:
-    turn = Turn(at("a"), at("b", 2), on_context_length=[TargetConfig(upstream="a", model="x")])
-    assert turn.asked(BROKEN, TOO_LONG)[:2] == ["a", "b"]
+    turn = Turn(at("a"), at("b", 2), on_context_length=[at("a"), at("long", 2)])
+    assert turn.asked(TOO_LONG, BROKEN) == ["a", "long", "None"]
+    turn = Turn(at("a"), at("b", 2), on_refusal=[at("a")])
+    assert turn.asked(BROKEN) == ["a", "b"]
+    assert not turn.attempts.handles_refusals
 
 
 def test_nothing_begins_after_the_deadline() -> None:
@@ -187,16 +200,25 @@ def test_turn_is_single_only_without_any_alternative() -> None:
     assert not Turn(at("a"), retry=once, on_refusal=[at("b")]).attempts.is_single
 
 
+@pytest.mark.parametrize("error", [BROKEN, REFUSED, UNAUTHORIZED, limited(), TOO_LONG, INVALID])
+def test_only_attempt_is_final_whatever_fails(error: ApiError) -> None:
+    turn = Turn(at("a"), retry=RetryConfig(rounds=1))
+    assert not turn.attempts.may_ask_another(turn.clock.now)
+    assert turn.asked(error) == ["a", "None"]
+    assert turn.attempts.final_error().message == error.message
+    assert [(record.number, record.outcome != "answered") for record in turn.attempts.records] == [(1, True)]
+
+
 def test_skipped_target_counts_as_no_attempt() -> None:
     turn = Turn(at("a"), at("b", 2))
-    attempt = turn.attempts.skip(INVALID, turn.clock.now)
+    attempt = turn.attempts.skip(turn.clock.now)
     assert attempt is not None
     assert attempt.target.target.upstream.name == "b"
     turn.attempts.begin(turn.clock.now)
     turn.attempts.note_first_content(turn.clock.now + 2.0)
     turn.attempts.finish(None, turn.clock.now + 3.0)
-    assert [record.outcome for record in turn.attempts.records] == ["skipped", "answered"]
-    assert turn.attempts.answer_count == 1
+    assert [record.outcome for record in turn.attempts.records] == ["answered"]
+    assert len(turn.attempts.records) == 1
     assert turn.attempts.records[-1].duration_ms == pytest.approx(3000.0)
     assert attempt.target.state.latency(turn.clock.now) == pytest.approx(2.0)
 

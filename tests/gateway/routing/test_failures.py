@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from antiphon.dialects.registry import SERVER_DIALECTS
-from antiphon.errors import ApiError, ClientFault, StorageUnavailable, UpstreamFault
+from antiphon.errors import ApiError, ClientFault, NoAnswer, StorageUnavailable, UpstreamFault
 from antiphon.gateway.routing.failures import FailureKind, classify_failure, model_refusal
 
 
@@ -37,6 +37,7 @@ def test_status_has_the_same_kind_in_every_dialect(dialect: str, status: int, ki
     ("error", "kind"),
     [
         (UpstreamFault("refused", code="upstream_unavailable"), "connection"),
+        (NoAnswer("closed"), "connection"),
         (UpstreamFault("cut", code="upstream_disconnected"), "server"),
         (UpstreamFault("slow", code="upstream_timeout", status=504), "server"),
         (ClientFault("unknown model", type="not_found", code="model_not_found"), "request"),

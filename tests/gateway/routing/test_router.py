@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 from tests.gateway.routing.making import at, make_router
 
 from antiphon.config import Config, HealthConfig, RetryConfig, UpstreamConfig
@@ -77,7 +78,6 @@ def test_router_knows_its_upstreams_and_models() -> None:
     assert not router.knows_upstream("x")
     assert router.find_served("m") is router.find("m")
     assert router.find_served("x") is None
-    assert [router.has_choice(model) for model in ("m", "x", None)] == [True, False, False]
 
 
 def test_router_accepts_words_that_name_an_upstream_or_a_model_of_it() -> None:
@@ -97,6 +97,20 @@ def test_router_accepts_words_that_name_an_upstream_or_a_model_of_it() -> None:
     assert [router.accepts(wishes) for wishes in (*accepted, *refused)] == [True] * 4 + [False] * 4
 
 
+def test_words_without_names_are_left_to_a_router_that_is_the_only_target() -> None:
+    profile = "openrouter"
+    router = router_of(upstream("a", "m", profile=profile), upstream("b", "n"), upstream("c", "m2", profile=profile))
+    words = RoutingWishes(words=("provider",))
+    assert not router.accepts(replace(words, model="m"))
+    assert router.accepts(replace(words, model="m", order=("a",)))
+    assert router.accepts(replace(words, model="m", words=("provider", "num_retries")))
+    assert router.accepts(replace(words, model="n"))
+    assert router.accepts(replace(words, model="unknown"))
+    assert router.accepts(words)
+    shared = router_of(upstream("a", "m", profile=profile), upstream("b", "m", profile=profile))
+    assert shared.accepts(replace(words, model="m"))
+
+
 def test_resting_targets_are_counted_by_upstream() -> None:
     router = router_of(upstream("a", "m", "n"), upstream("b", "m"))
     router.find("m").targets[0].state.rest(10.0, router.clock())
@@ -113,8 +127,7 @@ def test_conversation_returns_to_the_target_that_answered() -> None:
     assert router.find_sticky(route, session) is route.targets[1]
     next_turn = Session(owner="alice", model="m", previous_response_id="resp_1")
     assert router.find_sticky(route, next_turn) is route.targets[1]
-    order = router.make_order(route, facts, route.targets[1])
-    assert router.begin_turn(route, order).current.target is route.targets[1]
+    assert router.begin_turn(route, facts, route.targets[1]).current.target is route.targets[1]
 
 
 def test_health_and_conversations_of_targets_that_stay_are_kept() -> None:

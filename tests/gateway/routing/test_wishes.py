@@ -9,7 +9,15 @@ import pytest
 from tests.gateway.routing.making import at, make_route
 
 from antiphon.gateway.routing.attempts import ModelRoute
-from antiphon.gateway.routing.wishes import RoutingWishes, apply_wishes, take_wishes
+from antiphon.gateway.routing.wishes import (
+    QueuedRouting,
+    RoutingWishes,
+    add_routing,
+    apply_wishes,
+    take_routing,
+    take_wishes,
+)
+from antiphon.protocol.losses import Loss
 
 REST = {"model": "m", "input": "Hi"}
 
@@ -75,7 +83,14 @@ def test_words_of_vercel_are_read_and_options_of_providers_stay() -> None:
     assert wishes is not None
     assert (wishes.order, wishes.only, wishes.models, wishes.sort) == (("a",), ("b",), ("n",), "ttft")
     assert [loss.path for loss in wishes.losses] == ["providerOptions.gateway.byok"]
-    assert wishes_of(providerOptions={"gateway": {}}) == RoutingWishes()
+    assert wishes_of(providerOptions={"gateway": {}}) == RoutingWishes(model="m", words=("providerOptions",))
+
+
+@pytest.mark.parametrize(("body", "model"), [({"model": "m"}, "m"), ({"model": 3}, None), ({}, None)])
+def test_words_have_the_model_of_the_request(body: dict[str, Any], model: str | None) -> None:
+    _, wishes = take_wishes(msgspec.json.encode({**body, "num_retries": 1, "provider": {}}))
+    assert wishes is not None
+    assert (wishes.model, set(wishes.words)) == (model, {"num_retries", "provider"})
 
 
 def test_words_of_litellm_are_read() -> None:
@@ -97,7 +112,7 @@ def test_only_and_ignore_filter() -> None:
 def test_route_keeps_a_target_whatever_a_caller_excludes() -> None:
     route, losses = applied(RoutingWishes(only=("x",), ignore=("a", "b", "c")))
     assert labels(route) == [["a", "b"], ["c"]]
-    assert losses == ["provider.only"]
+    assert losses == ["provider.only", "provider"]
 
 
 def test_order_of_an_excluded_target_has_no_effect() -> None:
@@ -129,3 +144,13 @@ def test_retries_are_at_most_those_of_the_configuration() -> None:
 def test_sort_is_a_strategy(sort: str, strategy: str, losses: list[str]) -> None:
     route, paths = applied(RoutingWishes(sort=sort))
     assert (route.strategy, paths) == (strategy, losses)
+
+
+def test_routing_of_a_queued_request_returns_and_leaves_no_trace() -> None:
+    request = b'{"model":"m",\n"routing ":1}'
+    for routing in (
+        QueuedRouting(),
+        QueuedRouting(strict=False),
+        QueuedRouting(session="a\n session", wishes=RoutingWishes(order=("b",), losses=(Loss("provider.zdr", "zdr"),))),
+    ):
+        assert take_routing(add_routing(request, routing)) == (request, routing)

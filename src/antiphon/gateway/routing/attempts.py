@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from itertools import accumulate
 from typing import Final
 
@@ -51,7 +52,7 @@ class RouteGroup(Struct, frozen=True, eq=False):
     reason: str = ""  # why the group is where it is
 
 
-class ModelRoute(Struct, frozen=True, eq=False, kw_only=True):
+class ModelRoute(Struct, frozen=True, eq=False, kw_only=True, dict=True):
     """The targets of a model, by priority, and how they are asked."""
 
     name: str
@@ -62,14 +63,21 @@ class ModelRoute(Struct, frozen=True, eq=False, kw_only=True):
     on_context_length: tuple[RouteTarget, ...] = ()
     on_refusal: tuple[RouteTarget, ...] = ()
 
-    @property
-    def targets(self) -> list[RouteTarget]:
-        return [target for group in self.groups for target in group.targets]
+    @cached_property
+    def targets(self) -> tuple[RouteTarget, ...]:
+        return tuple(target for group in self.groups for target in group.targets)
 
-    @property
+    @cached_property
     def is_lone(self) -> bool:
         """Whether there is one target only."""
-        return len(self.groups) == 1 and len(self.groups[0].targets) == 1
+        return len(self.targets) == 1
+
+    @cached_property
+    def only_attempt(self) -> Attempt | None:
+        """The attempt of every turn, if there is no choice and a failure is final; else None."""
+        is_final = self.retry.rounds == 1 and not self.on_context_length and not self.on_refusal
+        has_one_key = self.targets[0].target.upstream.key_ring.count <= 1
+        return Attempt(self.targets[0], 0) if self.is_lone and is_final and has_one_key else None
 
 
 def make_group(targets: Iterable[RouteTarget], reason: str = "") -> RouteGroup:
@@ -191,11 +199,11 @@ class _Failure(Struct, frozen=True):
 
 class TurnAttempts:
     """The attempts of one turn. Call `begin` when an attempt starts, then `fail` or `finish`. Times are seconds of one
-    monotonic clock."""
+    monotonic clock. `order` is None if the route has only one attempt."""
 
-    def __init__(self, route: ModelRoute, order: TargetOrder, now: float, random: Random) -> None:
+    def __init__(self, route: ModelRoute, order: TargetOrder | None, now: float, random: Random) -> None:
         self.route = route
-        self.records: list[AttemptRecord] = []  # of attempts that began, and of targets that were skipped
+        self.records: list[AttemptRecord] = []  # of the attempts that began
         self._order = order
         self._random = random
         self._deadline = now + route.retry.deadline
@@ -205,24 +213,16 @@ class TurnAttempts:
         self._failures: dict[RouteTarget, _Failure] = {}
         self._errors: list[tuple[FailureKind, ApiError]] = []
         self._dead_keys: dict[RouteTarget, set[int]] = {}
-        self._tried_keys: set[int] = set()  # of the current target, in this round
+        self._tried_keys: set[int] = {0}  # of the current target, in this round
         self._is_running = False
-        self.current = self._require(self._next(now))
-
-    @staticmethod
-    def _require(attempt: Attempt | None) -> Attempt:
+        attempt = route.only_attempt if order is None else self._next(now)
         assert attempt is not None  # a route has a target
-        return attempt
-
-    @property
-    def answer_count(self) -> int:
-        """The number of attempts that began."""
-        return sum(record.outcome != "skipped" for record in self.records)
+        self.current = attempt
 
     def may_ask_another(self, now: float) -> bool:
         """Whether another target may still be asked, if the current one fails. While that is so, nothing that commits
         the answer may be sent to the client."""
-        if now > self._deadline:
+        if self._order is None or now > self._deadline:
             return False
         if self._order.has_more or self._repeated:
             return True
@@ -235,63 +235,60 @@ class TurnAttempts:
     @property
     def is_single(self) -> bool:
         """Whether the first attempt is the only one, whatever happens."""
-        route = self.route
-        has_one_key = self.current.target.target.upstream.key_ring.count <= 1
-        has_no_more = route.is_lone and not route.on_context_length and not route.on_refusal
-        return has_no_more and has_one_key and route.retry.rounds == 1
+        return self._order is None
 
     @property
     def handles_refusals(self) -> bool:
         """Whether a refusal of the model is a failure, because there are targets for it."""
-        return self._switched_for is None and any(target not in self._failures for target in self.route.on_refusal)
+        others = self.route.on_refusal
+        return bool(others) and self._switched_for is None and bool(self._without_failed(others))
 
     def begin(self, now: float) -> None:
         """The current attempt starts."""
-        target = self.current.target
+        target, key = self.current.target, self.current.key
         target.state.begin(now)
         self._is_running = True
-        self.records.append(self._make_record(now))
+        number, upstream, model = len(self.records) + 1, target.target.upstream.name, target.target.model
+        self.records.append(AttemptRecord(number=number, upstream=upstream, model=model, key=key, started_at=now))
 
     def note_first_content(self, now: float) -> None:
         self.current.target.state.note_first_content(now - self.records[-1].started_at, now)
 
     def finish(self, error: ApiError | None, now: float) -> None:
         """The current attempt has ended and is the last: with an answer, or with a failure after its first content."""
-        if self._is_running:
-            kind = None if error is None else classify_failure(error)
-            self._end_record("answered" if error is None else str(kind), error, now)
-            self._end_state(kind, now)
+        if not self._is_running:
+            return
+        if error is None:
+            self._end("answered", None, "success", now)
+        else:
+            kind = classify_failure(error)
+            self._end(kind, error, _outcome_of(kind), now)
 
     def abandon(self, now: float) -> None:
         """The turn is over for another reason than the target, if it is not over yet."""
         if self._is_running:
-            self._end_record("abandoned", None, now)
-            self._is_running = False
-            self.current.target.state.end("unknown", now)
+            self._end("abandoned", None, "unknown", now)
 
     def fail(self, error: ApiError, now: float) -> Attempt | None:
         """The current attempt failed before its first content. Returns the next one; None if the turn has failed
         (`final_error`)."""
         kind = classify_failure(error)
-        self._end_record(kind, error, now)
-        self._end_state(kind, now)
+        self._end(kind, error, _outcome_of(kind), now)
         self._rest_key(kind, error, now)
         return self._after_failure(kind, error, now)
 
-    def skip(self, error: ApiError, now: float) -> Attempt | None:
-        """The request cannot be sent to the current target. Nothing was sent."""
-        self.records.append(self._make_record(now))
-        self._end_record("skipped", error, now)
-        self._errors.append(("request", error))
+    def skip(self, now: float) -> Attempt | None:
+        """The request cannot be sent to the current target. Nothing was sent, so it is no attempt."""
         return self._advance(now)
 
     def final_error(self) -> ApiError:
-        """The error of a turn that failed: the last, unless only the key of its target was refused."""
+        """The error of a turn that failed: that of the last attempt whose key was not refused. Targets that were
+        skipped have no part in it. If there is none, all keys were refused."""
         others = [error for kind, error in self._errors if kind != "credentials"]
         if others:
             return others[-1].without_traceback()
         if len(self._errors) == 1:
-            return self._errors[0][1].without_traceback()
+            return self._errors[0][1].without_traceback()  # ERR-4
         return UpstreamFault(
             f"the upstreams refused all {len(self._errors)} keys of the gateway", code="upstream_credentials_exhausted"
         )
@@ -318,13 +315,18 @@ class TurnAttempts:
         """Goes on with the targets for a special failure, once."""
         if self._switched_for is None:
             targets = self.route.on_context_length if kind == "context_length" else self.route.on_refusal
-            others = [target for target in targets if target not in self._failures]
+            others = self._without_failed(targets)
             if not others:
                 return None
             self._switched_for = kind
             self._repeated = []
             self._order = TargetOrder(groups_by_priority(others), "weighted", self._random)
         return self._advance(now) if self._switched_for == kind else None
+
+    def _without_failed(self, targets: Sequence[RouteTarget]) -> list[RouteTarget]:
+        """The targets for a special failure that did not fail as targets of the model."""
+        failed_states = {id(target.state) for target in self._failures}
+        return [target for target in targets if id(target.state) not in failed_states]
 
     def _advance(self, now: float) -> Attempt | None:
         attempt = self._next(now)
@@ -335,7 +337,7 @@ class TurnAttempts:
     def _next(self, now: float) -> Attempt | None:
         """The next target of this round, else of the next one, that can begin before the deadline."""
         while now <= self._deadline:
-            target = self._order.next(now) or self._next_repeated()
+            target = (self._order and self._order.next(now)) or self._next_repeated()
             if target is None:
                 return None
             self._tried_keys = set()
@@ -383,26 +385,19 @@ class TurnAttempts:
         seconds = min(FIRST_BACKOFF * 2.0 ** (self._round - 1), MAX_BACKOFF)
         return seconds * (1.0 - JITTER + 2 * JITTER * self._random())
 
-    def _make_record(self, now: float) -> AttemptRecord:
-        target = self.current.target.target
-        return AttemptRecord(
-            number=len(self.records) + 1,
-            upstream=target.upstream.name,
-            model=target.model,
-            key=self.current.key,
-            started_at=now,
-        )
-
-    def _end_record(self, outcome: str, error: ApiError | None, now: float) -> None:
+    def _end(self, kind: str, error: ApiError | None, outcome: Outcome, now: float) -> None:
+        """Ends the current attempt, in its record and in the state of its target."""
+        self._is_running = False
         record = self.records[-1]
-        record.outcome = outcome
+        record.outcome = kind
         record.error = None if error is None else error.code
         record.duration_ms = (now - record.started_at) * 1000
-
-    def _end_state(self, kind: FailureKind | None, now: float) -> None:
-        self._is_running = False
-        outcome: Outcome = "failure" if kind in UNHEALTHY_KINDS else "unknown" if kind == "gateway" else "success"
         self.current.target.state.end(outcome, now)
+
+
+def _outcome_of(kind: FailureKind) -> Outcome:
+    """What a failure says about the health of its target."""
+    return "failure" if kind in UNHEALTHY_KINDS else "unknown" if kind == "gateway" else "success"
 
 
 FIRST_BACKOFF: Final = 0.5  # seconds before the second round

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, Literal
 
-from antiphon.errors import ApiError, ClientFault, UpstreamFault
+from antiphon.errors import ApiError, ClientFault, NoAnswer, UpstreamFault
 
 #: `connection`: no answer began. `server`: the server failed, was too slow or broke off. `rate_limit` and
 #: `credentials` concern one key. `context_length` and `refusal` concern the model. `request`: no other target would do
@@ -20,6 +20,8 @@ def classify_failure(error: ApiError) -> FailureKind:
     if error.code == REFUSAL_CODE:
         return "refusal"
     match error:
+        case NoAnswer():
+            return "connection"
         case UpstreamFault():
             return KIND_OF_CODE.get(error.code, "server")
         case ClientFault(code="context_length_exceeded"):

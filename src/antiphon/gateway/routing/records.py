@@ -12,7 +12,7 @@ class AttemptRecord(Struct, kw_only=True):
     upstream: str
     model: str  # the upstream's name for it
     key: int  # the number of the key of the upstream, from 0
-    outcome: str = ""  # empty while it runs: `answered`, `abandoned`, `skipped`, or the kind of its failure
+    outcome: str = ""  # empty while it runs: `answered`, `abandoned`, or the kind of its failure
     error: str | None = None  # the code
     started_at: float = 0.0  # seconds of the monotonic clock
     duration_ms: float = 0.0

@@ -52,13 +52,6 @@ class Router:
         route = self._by_name.get(model) if type(model) is str else None
         return route or self._make_route(model)
 
-    def has_choice(self, model: str | None) -> bool:
-        """Whether a model has several targets."""
-        if model is None:
-            return False
-        route = self._by_name.get(model) or self.find_served(model)
-        return route is not None and not route.is_lone  # routing raises the error of a model that is not served
-
     def find_served(self, model: str) -> ModelRoute | None:
         """The route of a model; None if it is not served."""
         try:
@@ -72,11 +65,22 @@ class Router:
 
     def accepts(self, wishes: RoutingWishes) -> bool:
         """Whether a caller's words about routing are for this gateway. Words that name no upstream and no model of it
-        are for a router behind it."""
+        are for a router behind it, and so are words without names, if the only target of the model takes them."""
         names = (*wishes.order, *wishes.only, *wishes.ignore)
         if names and not any(map(self.knows_upstream, names)):
             return False
-        return not wishes.models or any(map(self.find_served, wishes.models))
+        if wishes.models:
+            return any(map(self.find_served, wishes.models))
+        return bool(names) or not self._is_asked_of_a_router(wishes)
+
+    def _is_asked_of_a_router(self, wishes: RoutingWishes) -> bool:
+        """Whether the only target of a model takes a caller's words about routing, by its profile."""
+        model = wishes.model or self._routes.default_model
+        route = None if model is None else self.find_served(model)
+        if route is None or not route.is_lone:
+            return False
+        fields = getattr(route.targets[0].target.upstream.profile.wire, "extra_fields", ())
+        return set(wishes.words) <= set(fields)
 
     def find_sticky(self, route: ModelRoute, session: Session) -> RouteTarget | None:
         """The target that answered the conversation before, as far as this process knows."""
@@ -105,9 +109,16 @@ class Router:
             cannot_carry=cannot_carry,
         )
 
-    def begin_turn(self, route: ModelRoute, order: TargetOrder | None = None) -> TurnAttempts:
+    def begin_turn(
+        self,
+        route: ModelRoute,
+        facts: RequestFacts | None = None,
+        first: RouteTarget | None = None,
+        groups: Sequence[RouteGroup] | None = None,
+    ) -> TurnAttempts:
         """The attempts of a turn."""
-        return TurnAttempts(route, order or self.make_order(route), self.clock(), self._random)
+        order = self.make_order(route, facts, first, groups) if route.only_attempt is None else None
+        return TurnAttempts(route, order, self.clock(), self._random)
 
     @property
     def states(self) -> dict[tuple[str, str], TargetState]:

@@ -30,6 +30,32 @@ class RoutingWishes(Struct, frozen=True, kw_only=True):
     sort: str | None = None
     retries: int | None = None
     losses: tuple[Loss, ...] = ()
+    model: str | None = None  # of the request; None: it has none, or not in its body
+    words: tuple[str, ...] = ()  # the members of the body
+
+
+class QueuedRouting(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a caller says about the route of a background response. It is stored with the request."""
+
+    wishes: RoutingWishes | None = None
+    strict: bool | None = None  # whether lossy translation is refused; None: the upstream's setting
+    session: str | None = None  # of the caller's agent
+
+
+def add_routing(request: bytes, routing: QueuedRouting) -> bytes:
+    """The request for the background queue, after a line with what its caller says about its route, if that is
+    anything."""
+    if routing == QueuedRouting():
+        return request
+    return b"%b%b\n%b" % (ROUTING_PREFIX, msgspec.json.encode(routing), request)
+
+
+def take_routing(request: bytes) -> tuple[bytes, QueuedRouting]:
+    """A queued request as it was before `add_routing`, and what its caller says about its route."""
+    if not request.startswith(ROUTING_PREFIX):
+        return request, QueuedRouting()
+    line, _, rest = request.partition(b"\n")
+    return rest, msgspec.json.decode(line.removeprefix(ROUTING_PREFIX), type=QueuedRouting)
 
 
 def take_wishes(body: bytes) -> tuple[bytes, RoutingWishes | None]:
@@ -48,7 +74,9 @@ def take_wishes(body: bytes) -> tuple[bytes, RoutingWishes | None]:
         return body, None
     rest = {name: raw for name, raw in members.items() if name not in words}
     gateway_options = _take_gateway_options(words, rest)
-    return msgspec.json.encode(rest), _read_words(words, gateway_options)
+    model = msgspec.json.decode(members.get("model", b"null"))
+    wishes = _read_words(words, gateway_options)
+    return msgspec.json.encode(rest), replace(wishes, model=model if isinstance(model, str) else None)
 
 
 def apply_wishes(
@@ -65,11 +93,15 @@ def apply_wishes(
         elif other.name != route.name:
             groups += other.groups
     offered = {target.target.upstream.name.lower() for group in groups for target in group.targets}
-    for field in ("order", "only", "ignore"):
-        for name in getattr(wishes, field):
+    for member in ("order", "only", "ignore"):
+        for name in getattr(wishes, member):
             if name.lower() not in offered:
-                losses.append(Loss(f"provider.{field}", f"the provider {name[:100]!r}", "the model has no such target"))
-    groups = _filter_groups(groups, wishes, offered)
+                what = f"the provider {name[:100]!r}"
+                losses.append(Loss(f"provider.{member}", what, "the model has no such target"))
+    allowed_groups = _filter_groups(groups, wishes, offered)
+    if not allowed_groups:
+        losses.append(Loss("provider", "the choice of providers", "it leaves the model without a target"))
+    groups = allowed_groups or groups
     groups = _order_groups(groups, wishes, offered)
     strategy = SORTS.get(wishes.sort or "", route.strategy)
     if wishes.sort and wishes.sort not in SORTS:
@@ -90,7 +122,7 @@ def _filter_groups(groups: list[RouteGroup], wishes: RoutingWishes, offered: set
         return (not only or name in only) and name not in ignored
 
     allowed = [make_group(filter(is_allowed, group.targets), group.reason) for group in groups]
-    return [group for group in allowed if group.targets] or groups  # a route has a target
+    return [group for group in allowed if group.targets]
 
 
 def _order_groups(groups: list[RouteGroup], wishes: RoutingWishes, offered: set[str]) -> list[RouteGroup]:
@@ -156,6 +188,7 @@ def _read_words(words: dict[str, Any], gateway_options: dict[str, Any]) -> Routi
         sort=_sort(provider.get("sort")) or _sort(gateway_options.get("sort")),
         retries=None if retries is None else max(0, retries),
         losses=tuple(losses),
+        words=tuple(words),
     )
 
 
@@ -174,6 +207,7 @@ def _sort(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
+ROUTING_PREFIX: Final = b"routing "  # no request begins so
 #: A body without any of these says nothing about routing.
 ROUTING_WORDS: Final = (b'"provider', b'"models"', b'"fallbacks', b'"num_retries')
 MEMBERS: Final = ("provider", "providerOptions", "models", "fallbacks", "num_retries")
