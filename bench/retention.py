@@ -101,7 +101,7 @@ def _create_store(name: str, folder: Path, rows: int) -> tuple[str, Callable[[],
         return f"sqlite:///{path}", lambda: _count_sqlite(path)
     from tests.store import postgres_server
 
-    url = postgres_server.fresh_url()
+    url = postgres_server.fresh_durable_url()
     fill_postgres(url, rows)
     return url, lambda: int(postgres_server.sql(f"SELECT count(*) FROM antiphon_responses WHERE {IS_OLD}", url))
 

@@ -80,7 +80,7 @@ SOCKET_TURNS = {  # the last argument of bench.sockets
 ABOUT_COST = """\
 32 clients, each of which sends its next request as soon as the previous response is complete; the median of {rounds}
 rounds, and their range. CPU is the CPU time of the gateway's processes per request. Goals: at least 1,500 stored plain
-responses per second with SQLite and 800 with PostgreSQL; at most 2 × the CPU time of a response that is not stored.
+responses per second with SQLite and 800 with PostgreSQL; at most 1.5 × the CPU time of a response that is not stored.
 
 """
 ABOUT_CHAIN = """\

@@ -98,7 +98,7 @@ def _postgres_version() -> str:
 def fresh_url() -> str:
     from tests.store import postgres_server
 
-    return postgres_server.fresh_url()
+    return postgres_server.fresh_durable_url()
 
 
 def measure(gateway: Gateway, workload: Workload, share: float) -> Measurement:

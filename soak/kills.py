@@ -277,9 +277,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _new_store_url(store: str, file: Path) -> str:
     if store == "sqlite":
         return f"sqlite:///{file}"
-    from tests.store.postgres_server import fresh_url  # starts a server that ends with this process
+    from tests.store.postgres_server import fresh_durable_url  # starts a server that ends with this process
 
-    return fresh_url()
+    return fresh_durable_url()
 
 
 @contextmanager
