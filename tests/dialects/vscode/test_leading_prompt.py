@@ -157,19 +157,87 @@ MORE_PROMPTS = [
     "You are a security reviewer. The user gives you a diff.",
 ]
 
+FOURTH_REAL_TURNS = [
+    "You are Anna, an editor at the paper, and the text is due on Monday.",
+    "You are Max, made manager by the board in May.",
+    "You are a new owner. Always lock the settings page after a change.",
+    "You are a beginner. Use the tools in the left menu, then save.",
+    "Answer in the ticket, and they will reopen it.",
+    "Reply in German: the customer wrote in German.",
+    "You must answer in English, since the form is in English.",
+    "Always answer the second question of the installer with no.",
+    "You help users with their tickets on Mondays, by the rota.",
+    "Please act as a reviewer on this pull request.",
+    "You will act as a reviewer on the second pull request, after Anna.",
+    "You are a reviewer. Focus on the second commit.",
+    "You are a candidate. Answer in short sentences and name one example.",
+    "You are a maintainer. Always squash the commits of newcomers.",
+    "You are a developer. Use `git rebase` in place of the merge.",
+    "You have access to the following repositories: api, web and docs.",
+    "When asked for your name, type the name of the account.",
+    "As an AI developer, you should compare the two frameworks yourself.",
+    "The assistant is disabled in this folder; enable it in the settings.",
+    "Below is an example of the error, with the line that causes it.",
+    "You are a tester. Never use the production database.",
+]
+FOURTH_PROMPTS = [
+    "You are Claude, made by Anthropic.",
+    "You are a world-class translator. Translate everything to French.",
+    'When asked for your name, you must respond with "GitHub Copilot".',
+    "As an AI programming assistant, follow the user's requirements.",
+    "You will be given a commit diff. Write a commit message.",
+    "You are opencode, an interactive CLI tool.",
+    "You are Claude Code, Anthropic's official CLI for Claude.",
+    "The assistant is Claude, created by Anthropic.",
+    "You are Gemini, a model created by Google.",
+    "You have access to the following tools:",
+    "In this environment you have access to a set of tools that you can use to answer the user's question.",
+    "You are a professional software architect. You always think step by step.",
+    "You are a Python expert. Always include type hints.",
+    "You are a math tutor who never gives the answer directly.",
+    "I want you to act as a Linux terminal. I will type commands.",
+    "You are a friendly support agent for Acme. Always be polite.",
+    "Always answer in German.",
+    "Answer every question in one sentence.",
+    "You help developers to write tests.",
+    "You must answer in valid JSON.",
+    "System: You are a helpful assistant.",
+    "You're Copilot, the assistant of this editor.",
+    "Knowledge cutoff: 2025-06\nCurrent date: 2026-11-18",
+    "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.",
+    "You are DeepSeek Coder, developed by DeepSeek.",
+    "You are a senior Rust engineer. Be concise and use idiomatic Rust.",
+    "You are an expert code reviewer. Focus on bugs and security.",
+    "You are a helpful, respectful and honest assistant. Always answer as helpfully as possible.",
+    "You are a chat assistant. Do not answer questions about politics.",
+    "Please act as a proofreader. Correct my grammar.",
+    "You answer questions about the codebase in this workspace.",
+    "You are an experienced DevOps engineer. When the user asks about Kubernetes, give YAML.",
+    "You are a storyteller. Write stories for children.",
+    "You will act as a SQL console. Reply with the result of the query and nothing else.",
+    "You are Grok, a chatbot.",
+    "You are an evaluator. Score the answer from 1 to 10.",
+    "You are a summarizer. Summarize the text in three bullet points.",
+    "You are Bob. Bob answers in one word.",
+    "### Instructions ###\nYou are a poet. Write in rhymes.",
+    "You are now in agent mode. Use the tools to edit files.",
+    "Below is an instruction that describes a task. Write a response that completes the request.",
+    "You are an AI. Be brief.",
+]
 
-@pytest.mark.parametrize("text", REAL_TURNS + MORE_REAL_TURNS)
+
+@pytest.mark.parametrize("text", REAL_TURNS + MORE_REAL_TURNS + FOURTH_REAL_TURNS)
 def test_real_turn_is_never_taken(text: str) -> None:
-    """C-1: 0 of 81."""
+    """C-1: 0 of 102."""
     assert not is_system_prompt(text)
 
 
-@pytest.mark.parametrize("prompts", [PROMPTS, MORE_PROMPTS[:20], MORE_PROMPTS[20:]], ids=["first", "second", "third"])
+@pytest.mark.parametrize("prompts", [PROMPTS, MORE_PROMPTS[:20], MORE_PROMPTS[20:], FOURTH_PROMPTS])
 def test_few_prompts_are_missed(prompts: list[str]) -> None:
     """C-1: at most 2 of 21."""
     assert len(prompts) >= 20
     missed = [text for text in prompts if not is_system_prompt(text)]
-    assert len(missed) <= 2, missed
+    assert len(missed) / len(prompts) <= 2 / 20, missed
 
 
 def test_long_text_after_the_beginning_does_not_matter() -> None:
