@@ -55,6 +55,7 @@ from antiphon.trace.reader import read_trace
 
 pytestmark = pytest.mark.io
 RUNNING = 8
+COMPARED_FIELDS = ("status", "model", "upstream", "owner", "events", "input_tokens", "output_tokens", "losses", "error")
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
@@ -632,6 +633,29 @@ def test_runner_starts_work_that_another_replica_has_queued() -> None:
         assert second.wait(quick)["status"] == "completed"
         gate.open()
         assert first.wait(slow)["status"] == "completed"
+
+
+@pytest.mark.parametrize("settings", [{}, {"stream": True}, {"tools": TOOLS, "instructions": "Be brief."}], ids=str)
+def test_upstream_gets_the_same_request_from_the_process_that_queued_it_and_from_another(
+    settings: dict[str, Any],
+) -> None:
+    url = postgres_server.fresh_url()
+    with laboratory(url) as first, laboratory(url, upstream=first.upstream) as second:
+        assert second.gateway.services.background is not None
+        second.gateway.services.background.stop_claiming()
+        streams = []
+        for lab in (first, second):
+            answer = lab.post(background=True, **settings)
+            id = answer.json()["id"] if "stream" not in settings else told_by(events_in(answer))["id"]
+            assert lab.wait(id)["status"] == "completed"
+            streams.append([type(event) for event in lab.events(id)])
+        own, other = [received.json for received in first.upstream.received]
+        assert own == other
+        assert own["stream"] is True
+        assert streams[0] == streams[1]
+        lines = [line for line in first.gateway.log if line.get("method") == "BACKGROUND"]
+        own_line, other_line = [{name: line.get(name) for name in COMPARED_FIELDS} for line in lines]
+        assert own_line == other_line
 
 
 def test_new_work_is_run_beside_work_that_is_claimed_again(tmp_path: Path) -> None:

@@ -113,6 +113,18 @@ def test_claim_can_set_the_status_of_responses_that_start(run: Run) -> None:
     run(law)
 
 
+def test_claim_omits_the_contents_of_known_work(run: Run) -> None:
+    async def law(setup: StoreSetup) -> None:
+        store = setup.store
+        await enqueue(store, *"abc")
+        known = replace(work("b"), request=b"", head=b"", input=b"")
+        assert await store.claim("one", 10, 9, known_ids=["b", "other"]) == [work("a"), known, work("c")]
+        await setup.advance_time(50)
+        assert await store.claim("two", LONG, 9) == [work(id, attempt=2) for id in "abc"]
+
+    run(law)
+
+
 def test_finish_keeps_the_input_as_it_was_queued(run: Run) -> None:
     async def law(setup: StoreSetup) -> None:
         store = setup.store

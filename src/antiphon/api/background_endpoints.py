@@ -13,6 +13,7 @@ from antiphon.dialects import responses
 from antiphon.errors import ApiError, ClientFault
 from antiphon.gateway.history import UNFINISHED_STATUSES
 from antiphon.gateway.prepare_turn import PreparedTurn
+from antiphon.gateway.queued_turns import QueuedTurn
 from antiphon.gateway.recording import response_from_record
 from antiphon.http.asgi import JSON
 from antiphon.http.exchange import Exchange, losses_header
@@ -40,14 +41,23 @@ async def enqueue_response(services: Services, exchange: Exchange, prepared_turn
         raise ApiError(message, code="overloaded", status=503, retry_after=10)
     queued = replace(turn.initial_response, status=ResponseStatus.QUEUED)
     record, item_ids, _ = recorder.make_record(queued)
-    assert prepared_turn.queued_request is not None  # a background request
-    await store.enqueue(owner, record, item_ids, prepared_turn.queued_request)
+    request = prepared_turn.queued_request
+    assert request is not None  # a background request
+    queued_turns = services.background.queued_turns
+    queued_turns.add(QueuedTurn(services, prepared_turn, queued, record.input, exchange.log_entry))
+    try:
+        await store.enqueue(owner, record, item_ids, request.content)
+    except BaseException:
+        queued_turns.discard(queued.id)
+        raise
+    queued_turns.note_stored(queued.id)
     exchange.log_entry.is_deferred = True
     services.background.wake()
-    if turn.prepared.request.stream:
+    if request.streams:
         await stream_background_events(services, store, exchange, owner, queued.id, -1, turn.losses)
         return
-    await exchange.respond(200, [JSON, *losses_header(turn.losses)], codec.encode(queued))
+    body = codec.encode(queued) if recorder.answered_by else record.head  # the head is without the target then
+    await exchange.respond(200, [JSON, *losses_header(turn.losses)], body)
 
 
 async def cancel_response(services: Services, exchange: Exchange) -> None:

@@ -21,7 +21,8 @@ from antiphon.gateway.event_lines import EventLineWriter, StoredEventReader
 from antiphon.gateway.history import HistorySource
 from antiphon.gateway.ids import id_of, new_id
 from antiphon.gateway.pipe import Pipe
-from antiphon.gateway.prepare_turn import prepare_turn
+from antiphon.gateway.prepare_turn import PreparedTurn, prepare_turn
+from antiphon.gateway.queued_turns import QueuedTurn
 from antiphon.gateway.recording import ResponseRecorder, queued_response
 from antiphon.gateway.request_scope import RequestLog, RequestScope, run_in_scope, shutdown_error
 from antiphon.gateway.routing.wishes import ROUTING_PREFIX, QueuedRouting, take_routing
@@ -62,12 +63,15 @@ class BackgroundJob:
         work: Work,
         flush_interval: float,
         on_finishing: Callable[[], None],
+        queued_turn: QueuedTurn | None = None,
     ) -> None:
-        """`on_finishing` is called when the turn is over and its end is to be written."""
+        """`on_finishing` is called when the turn is over and its end is to be written. `queued_turn` is the prepared
+        turn, if this process has it; then `work` has no contents."""
         self._services = services
         self._store = store
         self._runner = runner
         self._work = work
+        self._queued_turn = queued_turn
         self._event_log = EventLog(store, runner, work.id, flush_interval, self.lose_lease)
         log_entry = RequestLog(
             request_id=new_id("req"), method="BACKGROUND", path="/v1/responses", owner=work.owner, response_id=work.id
@@ -126,9 +130,29 @@ class BackgroundJob:
         if self._interruption is not None or self._has_lost_lease:
             self._interrupt()
             await asyncio.sleep(0)  # it takes effect here, before anything is sent
+        queued_turn, self._queued_turn = self._queued_turn, None
+        if queued_turn is None:
+            prepared_turn, input = await self._prepare_turn(), work.input
+            prepared_turn.turn.initial_response = queued_response(work.head)
+        else:
+            prepared_turn, input = queued_turn.prepared_turn, queued_turn.input
+            prepared_turn.turn.initial_response = queued_turn.response
+            self._note_request(queued_turn)
+        turn = prepared_turn.turn
+        scope.log_entry.response_id = work.id
+        assert prepared_turn.recorder is not None  # the response is stored
+        self._recorder = turn.recorder = JobRecorder(prepared_turn.recorder, input)
+        try:
+            await run_turn(services, scope, prepared_turn, self._make_pipe, self)
+        finally:
+            prepared_turn.turn.abort()
+
+    async def _prepare_turn(self) -> PreparedTurn:
+        """Prepares the turn of the stored request."""
+        work, services, scope = self._work, self._services, self._scope
         archive = HistorySource(owner=work.owner, store=self._store, limit=services.max_body)
         content, routing = self._request_and_routing()
-        prepared_turn = await prepare_turn(
+        return await prepare_turn(
             services,
             ClientBody(content=content, form="stored"),
             lambda _: archive,
@@ -138,15 +162,12 @@ class BackgroundJob:
             find_session=lambda: routing.session,
             wishes=routing.wishes,
         )
-        turn = prepared_turn.turn
-        turn.initial_response = queued_response(work.head)
-        scope.log_entry.response_id = work.id
-        assert prepared_turn.recorder is not None  # the response is stored
-        self._recorder = turn.recorder = JobRecorder(prepared_turn.recorder, work.input)
-        try:
-            await run_turn(services, scope, prepared_turn, self._make_pipe, self)
-        finally:
-            prepared_turn.turn.abort()
+
+    def _note_request(self, queued_turn: QueuedTurn) -> None:
+        """Notes in the log what was found when the turn was prepared."""
+        log_entry, earlier = self._scope.log_entry, queued_turn.log_entry
+        log_entry.model, log_entry.upstream, log_entry.losses = earlier.model, earlier.upstream, earlier.losses
+        log_entry.attempts = queued_turn.prepared_turn.attempts.records
 
     def _request_and_routing(self) -> tuple[bytes, QueuedRouting]:
         """The queued request, and what its caller says about its route, which is nothing in most cases."""

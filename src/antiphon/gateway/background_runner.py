@@ -18,6 +18,7 @@ from antiphon.errors import StorageUnavailable
 from antiphon.gateway.background_job import BackgroundJob
 from antiphon.gateway.context import GatewayContext
 from antiphon.gateway.ids import new_id
+from antiphon.gateway.queued_turns import QueuedTurns
 from antiphon.gateway.runner_name import current_process, has_ended, make_runner_name
 from antiphon.protocol.status import ResponseStatus
 from antiphon.store.interface import Store
@@ -38,6 +39,7 @@ class BackgroundRunner:
     def __init__(self, services: GatewayContext, store: Store, limit: int, timings: BackgroundTimings) -> None:
         self._process = current_process()
         self.runner = make_runner_name(new_id("run"), self._process)
+        self.queued_turns = QueuedTurns()
         self.waiting_jobs = 0  # of all processes, at the last count
         self._counted_at = -math.inf
         self._queued_since_count = 0  # by this process
@@ -147,13 +149,28 @@ class BackgroundRunner:
         free_slots = min(self._limit - turns, 2 * self._limit - len(self._running))
         if free_slots <= 0:
             return
-        for work in await self._store.claim(
-            self.runner, self._timings.lease, free_slots, status=ResponseStatus.IN_PROGRESS
-        ):
+        services = self._services.process.current
+        known_turns = self.queued_turns.find_oldest(MAX_KNOWN_TURNS, services)
+        claimed = await self._store.claim(
+            self.runner,
+            self._timings.lease,
+            free_slots,
+            status=ResponseStatus.IN_PROGRESS,
+            known_ids=list(known_turns),
+        )
+        self.queued_turns.drop_claimed(known_turns, {work.id for work in claimed})
+        for work in claimed:
             if work.id in self._running:
                 continue  # the lease expired while the storage was unavailable; the job still runs here
-            services = self._services.process.current
-            job = BackgroundJob(services, self._store, self.runner, work, self._timings.flush_interval, self.wake)
+            job = BackgroundJob(
+                services,
+                self._store,
+                self.runner,
+                work,
+                self._timings.flush_interval,
+                self.wake,
+                known_turns.get(work.id),
+            )
             self._running[work.id] = job
             job.task.add_done_callback(lambda task, id=work.id: self._on_job_done(id, task))  # type: ignore[misc]
 
@@ -200,4 +217,5 @@ class BackgroundRunner:
 
 
 CLOSE_TIMEOUT: Final = 5.0  # seconds
+MAX_KNOWN_TURNS: Final = 64  # prepared turns whose contents a claim does not read
 COUNT_INTERVAL: Final = 1.0  # seconds between counts of the queue

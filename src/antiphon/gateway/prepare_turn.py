@@ -38,7 +38,14 @@ from antiphon.gateway.routing.wishes import QueuedRouting, RoutingWishes, add_ro
 from antiphon.gateway.sealing import Seal
 from antiphon.gateway.stored_items import LargeHistory
 from antiphon.gateway.turn import UpstreamTurn
-from antiphon.gateway.turn_data import Directions, RetryRequest, TurnData, TurnOutline, prepare_data
+from antiphon.gateway.turn_data import (
+    Directions,
+    QueuedRequest,
+    RetryRequest,
+    TurnData,
+    TurnOutline,
+    prepare_data,
+)
 from antiphon.gateway.upstreams import Target, Upstream
 from antiphon.gateway.worker_pool import LARGE_INPUT
 from antiphon.protocol.losses import Loss
@@ -57,7 +64,7 @@ class PreparedTurn(Struct):
     turn: UpstreamTurn
     recorder: ResponseRecorder | None
     past_turns: PastTurns
-    queued_request: bytes | None  # for the background queue, if the client wants a background response
+    queued_request: QueuedRequest | None  # if the client wants a background response
     is_warm_up: bool  # `generate: false`
     attempts: TurnAttempts
     preparer: TurnPreparer | None = None  # None: no other target can be asked
@@ -131,7 +138,7 @@ async def prepare_turn(
         turn,
         recorder,
         data.past_turns,
-        None if data.queued_request is None else add_routing(data.queued_request, preparer.queued_routing()),
+        preparer.add_queued_routing(data.queued_request),
         data.is_warm_up,
         attempts,
         None if attempts.is_single else preparer,
@@ -283,10 +290,13 @@ class TurnPreparer:
         self._wishes = wishes
         return True
 
-    def queued_routing(self) -> QueuedRouting:
-        """What a background job needs to know to route the request as this turn."""
+    def add_queued_routing(self, queued_request: QueuedRequest | None) -> QueuedRequest | None:
+        """Adds what a background job needs to know to route the request as this turn."""
+        if queued_request is None:
+            return None
         session = None if self._find_session is None else self._find_session()
-        return QueuedRouting(wishes=self._wishes, strict=self._strict, session=session)
+        routing = QueuedRouting(wishes=self._wishes, strict=self._strict, session=session)
+        return replace(queued_request, content=add_routing(queued_request.content, routing))
 
     def _is_strict(self, target: Target) -> bool:
         if self._wishes is not None and self._wishes.requires_parameters:

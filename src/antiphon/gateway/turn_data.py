@@ -139,6 +139,14 @@ class PreparationHost(Protocol):
         ...
 
 
+class QueuedRequest(Struct, frozen=True, kw_only=True):
+    """A request for the background queue."""
+
+    content: bytes
+    streams: bool  # whether the client wants the events as they come
+    is_self_contained: bool  # nothing of the store was needed to prepare it
+
+
 class TurnData(Struct, kw_only=True):
     """The data of a prepared turn."""
 
@@ -149,7 +157,7 @@ class TurnData(Struct, kw_only=True):
     recorded_input: RecordedInput | None  # None: the turn is not recorded
     context_plan: ContextPlan | None  # None: the conversation is sent as it is
     hub_request: bytes | None  # for the trace
-    queued_request: bytes | None  # for the background queue
+    queued_request: QueuedRequest | None  # for the background queue
     is_warm_up: bool
     can_retry: bool = False  # another process can prepare it again; else `prepared.retry_source` says so
 
@@ -184,6 +192,10 @@ async def prepare_data(body: ClientBody, host: PreparationHost) -> TurnData:
     if request.stream_options and not request.stream:
         raise ClientFault("stream_options: allowed only with `stream: true`", param="stream_options")
     conversation_id = conversation_id_of(request)
+    streams, is_queued = bool(request.stream), body.form == "stored"
+    if request.background and not is_queued:
+        # It is prepared as the runner would prepare what is stored of it.
+        request, original = replace(request, stream=True, stream_options=UNSET), None
     history = (
         _History(request=request)
         if _is_whole(request, directions)
@@ -207,17 +219,21 @@ async def prepare_data(body: ClientBody, host: PreparationHost) -> TurnData:
         prepared.losses = Losses()  # the compacted conversation is translated later
     prepared.losses.extend(losses)
     is_recorded = plan.is_stored or conversation_id is not None or directions.keeps_history
-    is_queued = body.form == "stored"  # its input was recorded when it was queued
     new_items = input_items(history.request) if history.new_items is None else history.new_items
     return TurnData(
         prepared=prepared,
         losses=prepared.losses,
         past_turns=history.past_turns,
         conversation_id=conversation_id,
+        # The input of a queued request was recorded when it was queued.
         recorded_input=input_with_ids([] if is_queued else new_items, host.stamps) if is_recorded else None,
         context_plan=context_plan,
         hub_request=codec.encode(full_request) if directions.is_traced else None,
-        queued_request=_encode_for_queue(request) if request.background and not is_queued else None,
+        queued_request=QueuedRequest(
+            content=_encode_for_queue(request), streams=streams, is_self_contained=history.new_items is None
+        )
+        if request.background and not is_queued
+        else None,
         is_warm_up=outline.is_warm_up,
     )
 
@@ -325,7 +341,7 @@ def needs_context_plan(request: Request, new_items: list[ItemParam] | None) -> b
 
 def _encode_for_queue(request: Request) -> bytes:
     """The runner always streams, whatever this client wants. A later change of the default model has no effect."""
-    return codec.encode(replace(request, stream=UNSET, stream_options=UNSET))
+    return codec.encode(replace(request, stream=UNSET))
 
 
 def _refuse_losses(losses: list[Loss]) -> None:

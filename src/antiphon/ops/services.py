@@ -21,6 +21,7 @@ from antiphon.gateway.background_runner import BackgroundTimings
 from antiphon.gateway.client_body import InputLimits
 from antiphon.gateway.ids import new_id, now, random_padding
 from antiphon.gateway.model_catalog import ModelCatalog
+from antiphon.gateway.queued_turns import QueuedTurns
 from antiphon.gateway.routes import Routes
 from antiphon.gateway.routing.router import Router
 from antiphon.gateway.sealing import Seal, find_sealing_keys
@@ -55,6 +56,7 @@ class BackgroundControl(Protocol):
     """The interface of the background runner."""
 
     waiting_jobs: int  # over all processes, as last polled
+    queued_turns: QueuedTurns
 
     @property
     def running_jobs(self) -> int: ...

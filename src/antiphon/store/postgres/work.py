@@ -49,9 +49,12 @@ class PostgresWork:
     async def enqueue(self, owner: str, record: ResponseRecord, item_ids: Sequence[str], request: bytes) -> None:
         await self._enqueue_writer.submit(Enqueue(response_row(owner, record), index_keys(item_ids, ()), request))
 
-    async def claim(self, runner: str, lease: float, limit: int, *, status: str | None = None) -> list[Work]:
+    async def claim(
+        self, runner: str, lease: float, limit: int, *, status: str | None = None, known_ids: Sequence[str] = ()
+    ) -> list[Work]:
         new_status = None if status is None else status.encode()
-        rows = await self._connections.fetch(CLAIM_WORK, runner.encode(), float(lease), max(0, limit), new_status)
+        ids = [id.encode() for id in known_ids]
+        rows = await self._connections.fetch(CLAIM_WORK, runner.encode(), float(lease), max(0, limit), new_status, ids)
         claimed = [
             Work(
                 owner=owner.decode(),
@@ -336,8 +339,12 @@ WITH free AS MATERIALIZED (
     UPDATE antiphon_responses AS response SET status = $4
     FROM claimed WHERE response.seq = claimed.seq AND $4::bytea IS NOT NULL AND next_event = 0 AND NOT is_cancelled
 )
-SELECT owner, claimed.id, attempt, next_event, is_cancelled, request, head, input
-FROM claimed JOIN antiphon_responses AS response USING (seq) ORDER BY seq
+SELECT owner, claimed.id, attempt, next_event, is_cancelled,
+    CASE WHEN is_known THEN '' ELSE request END,
+    CASE WHEN is_known THEN '' ELSE head END,
+    CASE WHEN is_known THEN '' ELSE input END
+FROM claimed JOIN antiphon_responses AS response USING (seq)
+CROSS JOIN LATERAL (SELECT claimed.id = ANY ($5::bytea[]) AS is_known) AS known ORDER BY seq
 """
 SELECT_HELD_WORK: Final = """
 SELECT seq FROM antiphon_work WHERE id = ANY ({}::bytea[]) AND runner = $1 AND NOT has_ended ORDER BY id FOR UPDATE

@@ -4,7 +4,7 @@ so no other write can happen in between."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from functools import partial
 from typing import Final, Literal, TypeVar
 
@@ -44,11 +44,19 @@ class SqliteWork:
     async def enqueue(self, owner: str, record: ResponseRecord, item_ids: Sequence[str], request: bytes) -> None:
         await self._write_and_notify(Enqueue(response_row(owner, record), index_keys(item_ids, ()), request), None)
 
-    async def claim(self, runner: str, lease: float, limit: int, *, status: str | None = None) -> list[Work]:
+    async def claim(
+        self, runner: str, lease: float, limit: int, *, status: str | None = None, known_ids: Sequence[str] = ()
+    ) -> list[Work]:
         new_status = None if status is None else status.encode()
         claimed = await self._writer.run_write(
             partial(
-                _claim, runner=runner.encode(), lease=lease, limit=max(0, limit), new_status=new_status, now=self._now
+                _claim,
+                runner=runner.encode(),
+                lease=lease,
+                limit=max(0, limit),
+                new_status=new_status,
+                known_ids=frozenset(known_ids),
+                now=self._now,
             )
         )
         if status is not None:
@@ -140,28 +148,48 @@ def _claim(
     lease: float,
     limit: int,
     new_status: bytes | None,
+    known_ids: Set[str],
     now: Callable[[], float],
 ) -> list[Work]:
     current_time = now()
-    rows = fetch(cursor, SELECT_CLAIMABLE, current_time, limit)
-    if rows:
-        seqs = encode_json([row[0] for row in rows])
-        cursor.execute(CLAIM_WORK, (runner, current_time + lease, seqs))
-        if new_status is not None:
-            cursor.execute(START_RESPONSES, (new_status, seqs))
-    return [
-        Work(
-            owner=owner.decode(),
-            id=id.decode(),
+    claimed = [
+        _ClaimedWork(*row) for row in msgspec.json.decode(fetch(cursor, SELECT_CLAIMABLE, current_time, limit)[0][0])
+    ]
+    if not claimed:
+        return []
+    seqs = encode_json([work.seq for work in claimed])
+    cursor.execute(CLAIM_WORK, (runner, current_time + lease, seqs))
+    if new_status is not None:
+        started = [work.seq for work in claimed if work.next_event == 0 and not work.is_cancelled]
+        cursor.execute(START_RESPONSES, (new_status, encode_json(started)))
+    unknown_seqs = [work.seq for work in claimed if work.id not in known_ids]
+    rows = fetch(cursor, SELECT_CONTENTS, encode_json(unknown_seqs)) if unknown_seqs else []
+    contents = {seq: content for seq, *content in rows}
+    return [work.with_contents(*contents.get(work.seq, (b"", b"", b""))) for work in claimed]
+
+
+class _ClaimedWork:
+    """A row of the queue."""
+
+    def __init__(self, seq: int, owner: str, id: str, attempt: int, next_event: int, is_cancelled: int) -> None:
+        self.seq = seq
+        self.owner = bytes.fromhex(owner).decode()
+        self.id = bytes.fromhex(id).decode()
+        self.attempt = attempt + 1
+        self.next_event = next_event
+        self.is_cancelled = bool(is_cancelled)
+
+    def with_contents(self, request: bytes, head: bytes, input: bytes) -> Work:
+        return Work(
+            owner=self.owner,
+            id=self.id,
             request=request,
             head=head,
             input=input,
-            attempt=attempt + 1,
-            next_event=next_event,
-            is_cancelled=bool(is_cancelled),
+            attempt=self.attempt,
+            next_event=self.next_event,
+            is_cancelled=self.is_cancelled,
         )
-        for _, owner, id, attempt, next_event, is_cancelled, request, head, input in rows
-    ]
 
 
 def _renew(
@@ -233,19 +261,21 @@ def _encode_ids(ids: Sequence[str]) -> str:
 MAX_WAIT: Final = 5.0  # limits how long a key is polled after its last waiter has left
 MAX_EVENT_NUMBER: Final = 2**62
 IS_FREE: Final = "(held_until IS NULL OR held_until <= ?1)"
+# One row, for the reason given at `SELECT_CHAIN`.
 SELECT_CLAIMABLE: Final = f"""
-    SELECT w.seq, owner, w.id, attempt, next_event, is_cancelled, request, head, input
-    FROM work AS w CROSS JOIN responses AS r ON r.seq = w.seq CROSS JOIN turns AS t ON t.seq = w.seq
-    CROSS JOIN work_requests AS q ON q.seq = w.seq
-    WHERE has_ended = 0 AND {IS_FREE} ORDER BY w.seq LIMIT ?2
+    SELECT json_group_array(json_array(free.seq, hex(owner), hex(free.id), attempt, next_event, is_cancelled))
+    FROM (SELECT * FROM work WHERE has_ended = 0 AND {IS_FREE} ORDER BY seq LIMIT ?2) AS free
+    CROSS JOIN responses AS r ON r.seq = free.seq
+"""
+SELECT_CONTENTS: Final = """
+    SELECT seq, request, head, input FROM json_each(?) CROSS JOIN responses ON seq = value
+    CROSS JOIN turns USING (seq) CROSS JOIN work_requests USING (seq)
 """
 CLAIM_WORK: Final = """
     UPDATE work SET attempt = attempt + 1, runner = ?, held_until = ? WHERE seq IN (SELECT value FROM json_each(?))
 """
 START_RESPONSES: Final = """
-    UPDATE responses SET status = ? WHERE seq IN (
-        SELECT seq FROM json_each(?) CROSS JOIN work ON seq = value WHERE next_event = 0 AND is_cancelled = 0
-    )
+    UPDATE responses SET status = ? WHERE seq IN (SELECT value FROM json_each(?))
 """
 # One row each, for the reason given at `SELECT_CHAIN`.
 SELECT_LEASES: Final = """
