@@ -127,6 +127,7 @@ class BackgroundJob:
         if work.next_event > 0:
             raise ApiError("the gateway that ran this response was restarted", code="server_restarted", status=503)
         self._can_be_interrupted = True
+        self._event_log.start()
         if self._interruption is not None or self._has_lost_lease:
             self._interrupt()
             await asyncio.sleep(0)  # it takes effect here, before anything is sent
@@ -366,6 +367,10 @@ class EventLog:
     def count(self) -> int:
         """The number of all events, written or not."""
         return self.next_number + len(self._pending_lines)
+
+    def start(self) -> None:
+        """Stores that the response is in progress, unless it ends within `flush_interval`."""
+        self._schedule_write(self._flush_interval)
 
     def add(self, lines: list[bytes]) -> None:
         """Adds lines. They are written `flush_interval` after the first of them."""

@@ -20,7 +20,6 @@ from antiphon.gateway.context import GatewayContext
 from antiphon.gateway.ids import new_id
 from antiphon.gateway.queued_turns import QueuedTurns
 from antiphon.gateway.runner_name import current_process, has_ended, make_runner_name
-from antiphon.protocol.status import ResponseStatus
 from antiphon.store.interface import Store
 
 
@@ -155,7 +154,6 @@ class BackgroundRunner:
             self.runner,
             self._timings.lease,
             free_slots,
-            status=ResponseStatus.IN_PROGRESS,
             known_ids=list(known_turns),
         )
         self.queued_turns.drop_claimed(known_turns, {work.id for work in claimed})

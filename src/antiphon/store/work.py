@@ -63,13 +63,11 @@ class WorkStore(Protocol):
         is left unchanged; ids of work are unique among all owners."""
         ...
 
-    async def claim(
-        self, runner: str, lease: float, limit: int, *, status: str | None = None, known_ids: Sequence[str] = ()
-    ) -> list[Work]:
+    async def claim(self, runner: str, lease: float, limit: int, *, known_ids: Sequence[str] = ()) -> list[Work]:
         """Claims up to `limit` pieces of work for `lease` seconds, oldest first: waiting work, and work whose lease has
         expired. Two runners never get the same one. A runner can claim its own work again if its lease has expired.
-        Responses that are to be started, without events and not cancelled, get the `status`, if there is one. Work
-        with one of the `known_ids` has no request, head and input: the caller has them."""
+        The status of the response does not change. Work with one of the `known_ids` has no request, head and input:
+        the caller has them."""
         ...
 
     async def renew(self, runner: str, lease: float, ids: Sequence[str]) -> dict[str, Literal["held", "cancelled"]]:

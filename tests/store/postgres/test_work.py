@@ -345,7 +345,7 @@ def test_commits_of_work_do_not_notify() -> None:
         await connections.open()
         store = PostgresStore(connections)
         await store.enqueue("anna", QUEUED, [], b"{}")
-        await store.claim("one", NEVER, 1, status="in_progress")
+        await store.claim("one", NEVER, 1)
         await store.append("one", "resp_1", 0, [b"0"], "in_progress")
         await store.finish("one", record("resp_1"), [], [], 1, [b"1"])
         await store.delete("anna", "resp_1")

@@ -57,7 +57,7 @@ def held(path: Path) -> Iterator[None]:
 def commits_in_log(path: Path) -> int:
     """The number of transactions in the log: the last page of each has the file size after it."""
     log = Path(f"{path}-wal").read_bytes()
-    salt, step = log[16:24], 24 + 4096
+    salt, step = log[16:24], 24 + sqlite_file.PAGE_SIZE
     heads = [log[start : start + 24] for start in range(32, len(log), step)]
     return sum(1 for head in heads if head[8:16] == salt and struct.unpack(">I", head[4:8])[0])
 

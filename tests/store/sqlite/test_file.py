@@ -50,7 +50,7 @@ def test_connection_settings_are_durable(tmp_path: Path) -> None:
 
 def test_setting_that_sqlite_ignores_is_a_config_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sqlite_file.SETTINGS, "page_size", 3)
-    with pytest.raises(ConfigError, match="the SQLite setting page_size is 4096, expected 3"):
+    with pytest.raises(ConfigError, match="the SQLite setting page_size is 8192, expected 3"):
         sqlite_file.prepare_file(tmp_path / "a.db", 1.0)
 
 

@@ -228,7 +228,7 @@ def test_close_waits_for_saves_behind_a_lock(tmp_path: Path) -> None:
 
 
 def test_full_storage_is_reported_and_recovers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sqlite_file.SETTINGS, "max_page_count", 100)
+    monkeypatch.setitem(sqlite_file.SETTINGS, "max_page_count", 80)
 
     async def go() -> None:
         store = await SqliteStore.open(tmp_path / "a.db")
@@ -367,8 +367,8 @@ def test_damaged_file_is_reported_without_its_path(tmp_path: Path) -> None:
         await store.close()
 
     asyncio.run(fill())
-    whole = path.read_bytes()
-    path.write_bytes(whole[:4096] + b"\xff" * (len(whole) - 4096))  # the first page contains the schema
+    whole, size = path.read_bytes(), sqlite_file.PAGE_SIZE
+    path.write_bytes(whole[:size] + b"\xff" * (len(whole) - size))  # the first page contains the schema
     asyncio.run(look())
 
 

@@ -31,7 +31,7 @@ QUEUED = replace(record("resp_1"), status="queued")
     "statement",
     [
         *(getattr(sqlite_work, name) for name in ("SELECT_CLAIMABLE", "CLAIM_WORK", "SELECT_LEASES", "RENEW_LEASES")),
-        *(getattr(sqlite_work, name) for name in ("START_RESPONSES", "RELEASE_LEASES", "SELECT_CANCELLABLE")),
+        *(getattr(sqlite_work, name) for name in ("SELECT_CONTENTS", "RELEASE_LEASES", "SELECT_CANCELLABLE")),
         *(getattr(sqlite_writes, name) for name in ("SELECT_HELD_WORK", "SET_NEXT_EVENT", "SET_STATUS")),
         *(getattr(sqlite_writes, name) for name in ("SELECT_WORK_TO_FINISH", "END_WORK", "DELETE_REQUESTS")),
         sqlite_work.SELECT_EVENTS,

@@ -202,6 +202,7 @@ def test_save_completes_after_the_event_loop_ended(tmp_path: Path) -> None:
 
 def test_connection_with_large_cached_statements_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("antiphon.store.sqlite.threads.MAX_STATEMENT_BYTES", 0)
+    monkeypatch.setattr("antiphon.store.sqlite.threads.LARGE_MEMORY", 0)
     connections: list[apsw.Connection] = []
 
     def create_first(cursor: apsw.Cursor) -> None:

@@ -49,13 +49,10 @@ class PostgresWork:
     async def enqueue(self, owner: str, record: ResponseRecord, item_ids: Sequence[str], request: bytes) -> None:
         await self._enqueue_writer.submit(Enqueue(response_row(owner, record), index_keys(item_ids, ()), request))
 
-    async def claim(
-        self, runner: str, lease: float, limit: int, *, status: str | None = None, known_ids: Sequence[str] = ()
-    ) -> list[Work]:
-        new_status = None if status is None else status.encode()
+    async def claim(self, runner: str, lease: float, limit: int, *, known_ids: Sequence[str] = ()) -> list[Work]:
         ids = [id.encode() for id in known_ids]
-        rows = await self._connections.fetch(CLAIM_WORK, runner.encode(), float(lease), max(0, limit), new_status, ids)
-        claimed = [
+        rows = await self._connections.fetch(CLAIM_WORK, runner.encode(), float(lease), max(0, limit), ids)
+        return [
             Work(
                 owner=owner.decode(),
                 id=id.decode(),
@@ -68,10 +65,6 @@ class PostgresWork:
             )
             for owner, id, attempt, next_event, is_cancelled, request, head, input in rows
         ]
-        if status is not None:
-            for work in claimed:
-                self._notify(work.id)
-        return claimed
 
     async def renew(self, runner: str, lease: float, ids: Sequence[str]) -> dict[str, Literal["held", "cancelled"]]:
         rows = await self._connections.fetch(RENEW_LEASES, runner.encode(), float(lease), [id.encode() for id in ids])
@@ -335,16 +328,13 @@ WITH free AS MATERIALIZED (
     SET attempt = attempt + 1, runner = $1, held_until = clock_timestamp() + make_interval(secs => $2)
     FROM free WHERE work.seq = free.seq
     RETURNING work.seq, work.id, attempt, next_event, is_cancelled, request
-), started AS (
-    UPDATE antiphon_responses AS response SET status = $4
-    FROM claimed WHERE response.seq = claimed.seq AND $4::bytea IS NOT NULL AND next_event = 0 AND NOT is_cancelled
 )
 SELECT owner, claimed.id, attempt, next_event, is_cancelled,
     CASE WHEN is_known THEN '' ELSE request END,
     CASE WHEN is_known THEN '' ELSE head END,
     CASE WHEN is_known THEN '' ELSE input END
 FROM claimed JOIN antiphon_responses AS response USING (seq)
-CROSS JOIN LATERAL (SELECT claimed.id = ANY ($5::bytea[]) AS is_known) AS known ORDER BY seq
+CROSS JOIN LATERAL (SELECT claimed.id = ANY ($4::bytea[]) AS is_known) AS known ORDER BY seq
 """
 SELECT_HELD_WORK: Final = """
 SELECT seq FROM antiphon_work WHERE id = ANY ({}::bytea[]) AND runner = $1 AND NOT has_ended ORDER BY id FOR UPDATE

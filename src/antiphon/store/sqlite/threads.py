@@ -66,6 +66,7 @@ class WriterThread:
         self._queue: SimpleQueue[Sequence[_QueuedWrite] | None] = SimpleQueue()
         self._db: apsw.Connection | None = None
         self._must_truncate_log = False
+        self._transaction_count = 0
         self._thread_end: asyncio.Future[None] | None = None
         self._thread = threading.Thread(target=self._run_thread, name="antiphon-store-writer", daemon=True)
         self._thread.start()
@@ -156,9 +157,17 @@ class WriterThread:
         )
         if self._must_truncate_log and self._queue.empty():
             self._truncate_log(self._db)
-        if self._db.status(apsw.SQLITE_DBSTATUS_STMT_USED)[0] > MAX_STATEMENT_BYTES:
+        if self._holds_large_statements(self._db):
             self._disconnect()  # cached statements keep their last values; the next batch opens a new connection
         return outcomes
+
+    def _holds_large_statements(self, db: apsw.Connection) -> bool:
+        """Whether cached statements need much memory. Their size is found by a walk through all of them, which takes
+        longer than a small transaction, so it is looked at from time to time, and if SQLite needs much memory."""
+        self._transaction_count += 1
+        if self._transaction_count % MEASURED_TRANSACTIONS and apsw.memory_used() < LARGE_MEMORY:
+            return False
+        return db.status(apsw.SQLITE_DBSTATUS_STMT_USED)[0] > MAX_STATEMENT_BYTES
 
     def _truncate_log(self, db: apsw.Connection) -> None:
         """Truncates the log, which still has deleted content."""
@@ -302,4 +311,6 @@ def _split_sequence(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
 MAX_TRANSACTION_SIZE: Final = 512  # writes; a limit, so that no caller waits for ever while more are queued
 MAX_STATEMENT_ROWS: Final = 64  # each number of rows is a separate statement in the statement cache
 MAX_STATEMENT_BYTES: Final = 16 * 1024 * 1024  # bytes of cached statements with their values
+MEASURED_TRANSACTIONS: Final = 64  # every so many transactions their size is looked at
+LARGE_MEMORY: Final = 48 * 1024 * 1024  # bytes that all connections of the process use, with their page caches
 READER_COUNT: Final = 2  # a long query does not delay a short one

@@ -44,25 +44,17 @@ class SqliteWork:
     async def enqueue(self, owner: str, record: ResponseRecord, item_ids: Sequence[str], request: bytes) -> None:
         await self._write_and_notify(Enqueue(response_row(owner, record), index_keys(item_ids, ()), request), None)
 
-    async def claim(
-        self, runner: str, lease: float, limit: int, *, status: str | None = None, known_ids: Sequence[str] = ()
-    ) -> list[Work]:
-        new_status = None if status is None else status.encode()
-        claimed = await self._writer.run_write(
+    async def claim(self, runner: str, lease: float, limit: int, *, known_ids: Sequence[str] = ()) -> list[Work]:
+        return await self._writer.run_write(
             partial(
                 _claim,
                 runner=runner.encode(),
                 lease=lease,
                 limit=max(0, limit),
-                new_status=new_status,
                 known_ids=frozenset(known_ids),
                 now=self._now,
             )
         )
-        if status is not None:
-            for work in claimed:
-                self._changes.notify(work.id)
-        return claimed
 
     async def renew(self, runner: str, lease: float, ids: Sequence[str]) -> dict[str, Literal["held", "cancelled"]]:
         return await self._writer.run_write(
@@ -147,7 +139,6 @@ def _claim(
     runner: bytes,
     lease: float,
     limit: int,
-    new_status: bytes | None,
     known_ids: Set[str],
     now: Callable[[], float],
 ) -> list[Work]:
@@ -159,9 +150,6 @@ def _claim(
         return []
     seqs = encode_json([work.seq for work in claimed])
     cursor.execute(CLAIM_WORK, (runner, current_time + lease, seqs))
-    if new_status is not None:
-        started = [work.seq for work in claimed if work.next_event == 0 and not work.is_cancelled]
-        cursor.execute(START_RESPONSES, (new_status, encode_json(started)))
     unknown_seqs = [work.seq for work in claimed if work.id not in known_ids]
     rows = fetch(cursor, SELECT_CONTENTS, encode_json(unknown_seqs)) if unknown_seqs else []
     contents = {seq: content for seq, *content in rows}
@@ -273,9 +261,6 @@ SELECT_CONTENTS: Final = """
 """
 CLAIM_WORK: Final = """
     UPDATE work SET attempt = attempt + 1, runner = ?, held_until = ? WHERE seq IN (SELECT value FROM json_each(?))
-"""
-START_RESPONSES: Final = """
-    UPDATE responses SET status = ? WHERE seq IN (SELECT value FROM json_each(?))
 """
 # One row each, for the reason given at `SELECT_CHAIN`.
 SELECT_LEASES: Final = """
