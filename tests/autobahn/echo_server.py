@@ -46,7 +46,7 @@ class App:
 
 def echo(opened: WebSocket) -> None:
     reader = opened._reader = BinaryReader(MAX_MESSAGE)
-    opened.on_message = lambda text: opened.send(text.encode())
+    opened.on_message = opened.send
     opened.on_binary = lambda: opened._write(b"\x82" + text_frame(bytes(reader.payload))[1:])
 
 

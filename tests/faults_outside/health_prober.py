@@ -1,7 +1,8 @@
 """Asks a gateway's `/health` until its input is closed and a moment longer, then prints how long the slowest answer
-took.
+took, and how much CPU time the gateway's process used during one probe at most: other programs of a loaded machine
+change the first number, and hardly the second.
 
-    python -m tests.faults_outside.health_prober PORT
+    python -m tests.faults_outside.health_prober PORT PROCESS_ID
 
 Every probe has a connection of its own. `ready` is printed once the first has been answered. It imports nothing slow and nothing of
 the gateway's.
@@ -15,27 +16,31 @@ import select
 import socket
 import sys
 import time
+from contextlib import suppress
+from pathlib import Path
 
 PAUSE = 0.01  # seconds between two probes
 PATIENCE = 60.0  # seconds after which a probe has failed
 AFTERMATH = 0.5  # seconds of probing after the end: the gateway writes its log and closes things a moment later
 
 
-def main(port: int) -> None:
-    worst, probes, failures = 0.0, 0, 0
+def main(port: int, process_id: int) -> None:
+    worst, worst_cpu, probes, failures = 0.0, 0.0, 0, 0
     _probe(port)
     print("ready", flush=True)
     end = math.inf
     while time.perf_counter() < end:
-        started = time.perf_counter()
+        started, cpu_before = time.perf_counter(), _cpu_seconds(process_id)
         failures += not _probe(port)
         worst = max(worst, time.perf_counter() - started)
+        worst_cpu = max(worst_cpu, _cpu_seconds(process_id) - cpu_before)
         probes += 1
         if end < math.inf:
             time.sleep(PAUSE)
         elif select.select([sys.stdin], [], [], PAUSE)[0]:
             end = time.perf_counter() + AFTERMATH
-    print(json.dumps({"worst_seconds": worst, "probes": probes, "failures": failures}), flush=True)
+    measured = {"worst_seconds": worst, "worst_cpu_seconds": worst_cpu, "probes": probes, "failures": failures}
+    print(json.dumps(measured), flush=True)
 
 
 def _probe(port: int) -> bool:
@@ -47,5 +52,14 @@ def _probe(port: int) -> bool:
         return False
 
 
+def _cpu_seconds(process_id: int) -> float:
+    """The CPU time of the process so far, of all its threads."""
+    nanoseconds = 0
+    for task in Path(f"/proc/{process_id}/task").iterdir():
+        with suppress(OSError):  # the thread has ended
+            nanoseconds += int((task / "schedstat").read_text().split()[0])
+    return nanoseconds / 1e9
+
+
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), int(sys.argv[2]))

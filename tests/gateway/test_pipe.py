@@ -417,6 +417,16 @@ def test_large_answer_is_written_in_several_calls() -> None:
     assert not find_violations(read(b"".join(outputs)))
 
 
+def test_large_text_is_not_encoded_in_the_step_that_joins_it() -> None:
+    """Each takes long, and others are served between two calls."""
+    stream = large_stream(MAX_OUTPUT_BYTES + 100_000)
+    pipe = make_pipe()
+    end = stream.index(b'data: {"choices":[{"index":0,"delta":{},"finish_reason"')
+    all_output(pipe, pipe.feed(stream[:end]))
+    assert pipe.feed(stream[end:]) == b""
+    assert b"response.output_text.done" in pipe.write_backlog()
+
+
 def test_large_answer_of_many_items_is_written_in_several_calls() -> None:
     part = OutputText(text="x" * 1000, annotations=[], logprobs=[])
     items = [Message(id=f"m{at}", status=ItemStatus.COMPLETED, role="assistant", content=[part]) for at in range(600)]

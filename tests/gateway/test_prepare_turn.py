@@ -75,6 +75,57 @@ def test_large_body_is_prepared_in_another_process(path: str) -> None:
         assert len(request.body) > LARGE_INPUT or b'"Hi"' in request.body
 
 
+def large_tools() -> list[dict[str, Any]]:
+    properties = {f"p{number}": {"type": "string"} for number in range(1000)}
+    schema = {"type": "object", "properties": properties}
+    return [{"type": "function", "name": f"f{number}", "parameters": schema} for number in range(60)]
+
+
+@pytest.mark.parametrize("options", [{}, {"stream": True}, {"background": True}, {"truncation": "auto"}])
+def test_tools_of_a_large_body_are_echoed_and_not_decoded_in_the_gateway(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    tools = large_tools()
+    with ChatServer(lambda _: HELLO) as server, recorded_work() as calls, stored_gateway(tmp_path, server) as gateway:
+        answer = gateway.post({"model": "m", "input": "Hi", "tools": tools, **options})
+        assert answer.status_code == 200, answer.text[:500]
+        id = answer.text.partition('"id":"')[2].partition('"')[0]
+        until(lambda: gateway.get(f"/v1/responses/{id}").json()["status"] == "completed")
+        stored = gateway.get(f"/v1/responses/{id}").json()
+    response = stored if options.get("stream") else answer.json()
+    assert answer.text.count('"f59"') == (3 if options.get("stream") else 1)
+    for echoed in (response["tools"], stored["tools"]):
+        assert [(tool["name"], tool["parameters"]) for tool in echoed] == [
+            (tool["name"], tool["parameters"]) for tool in tools
+        ]
+    assert [tool["function"]["parameters"] for tool in server.received[-1].json["tools"]] == [
+        tool["parameters"] for tool in tools
+    ]
+    assert calls == []
+
+
+def test_call_of_a_tool_of_a_large_body_has_its_names(tmp_path: Path) -> None:
+    """A custom tool in a namespace: the server has a flat function, and the client gets its own tool back."""
+    namespace = {"type": "namespace", "name": "files", "tools": [{"type": "custom", "name": "write"}]}
+    called = turn(testing.tool_call("call_1", "files__write", '{"input": "text"}'), testing.usage(5, 2))
+    with ChatServer([called]) as server, stored_gateway(tmp_path, server) as gateway:
+        answer = gateway.post({"model": "m", "input": "Hi", "tools": [*large_tools(), namespace]}).json()
+    [call] = answer["output"]
+    assert (call["type"], call["namespace"], call["name"]) == ("custom_tool_call", "files", "write")
+    assert call["input"] == "text"
+
+
+def test_large_bodies_of_other_endpoints_are_read_in_another_process(tmp_path: Path) -> None:
+    with ChatServer() as server, recorded_work() as calls, stored_gateway(tmp_path, server) as gateway:
+        conversation = gateway.post({}, "/v1/conversations").json()
+        calls.clear()
+        assert gateway.post({"model": "m", "x": LARGE}, "/api/show").status_code == 200
+        assert gateway.post({"model": "m", "prompt": LARGE}, "/v1/completions").status_code == 200
+        path = f"/v1/conversations/{conversation['id']}"
+        assert gateway.post({"metadata": {"a": "b"}, "x": LARGE}, path).json()["metadata"] == {"a": "b"}
+    assert calls == []
+
+
 @pytest.mark.parametrize("path", [path for path in TURNS if "gemini" not in path])
 def test_large_body_that_is_refused_is_refused_in_another_process(path: str) -> None:
     with ChatServer() as server, recorded_work() as calls, running(one_upstream(server.base_url)) as gateway:

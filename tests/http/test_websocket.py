@@ -58,7 +58,7 @@ class Echo:
 
     def __call__(self, socket: WebSocket) -> None:
         self.sockets.append(socket)
-        socket.on_message = lambda text: self._hear(socket, text)
+        socket.on_message = lambda text: self._hear(socket, text.decode())
         socket.on_binary = lambda: socket.send(b"binary")
         socket.on_closed = self._count
         match socket.scope["query_string"]:

@@ -121,7 +121,7 @@ class Scene:
 
     def _meet(self, socket: WebSocket) -> None:
         self.socket = socket
-        socket.on_message = self.heard.append
+        socket.on_message = lambda text: self.heard.append(text.decode())
         socket.on_closed = self._count_gone
         socket.on_lifetime_exceeded = self._count_limit
 
@@ -586,8 +586,8 @@ def test_endpoint_that_pauses_in_a_message_gets_no_other() -> None:
     async def play(scene: Scene) -> None:
         scene.open()
 
-        def pause(text: str) -> None:
-            scene.heard.append(text)
+        def pause(text: bytes) -> None:
+            scene.heard.append(text.decode())
             scene.socket.pause()
 
         scene.socket.on_message = pause
@@ -725,7 +725,7 @@ def test_closed_connection_is_read_until_eof(caplog: pytest.LogCaptureFixture) -
     async def play(scene: Scene) -> None:
         scene.open()
 
-        def fail(text: str) -> None:
+        def fail(text: bytes) -> None:
             scene.socket.pause()
             raise ZeroDivisionError(text)
 
@@ -741,8 +741,8 @@ def test_exception_after_our_close_frame_is_only_logged(caplog: pytest.LogCaptur
     async def play(scene: Scene) -> None:
         scene.open()
 
-        def fail(text: str) -> None:
-            scene.socket.close(1000, text)
+        def fail(text: bytes) -> None:
+            scene.socket.close(1000, text.decode())
             raise ZeroDivisionError
 
         scene.socket.on_message = fail

@@ -16,6 +16,7 @@ from tests.generate.shapes import documents
 
 from antiphon.errors import ApiError, ClientFault, InvalidJson, JsonTooDeep
 from antiphon.protocol.codec import (
+    LARGE_TOOLS,
     decode_as,
     decode_compact_request,
     decode_create_message,
@@ -52,6 +53,8 @@ from antiphon.protocol.tools import (
     FunctionToolParam,
     GrammarFormat,
     NamespaceTool,
+    ToolList,
+    ToolParam,
     ToolSearchTool,
     WebSearchTool,
 )
@@ -548,3 +551,13 @@ def test_create_message_is_a_request_with_a_type() -> None:
 )
 def test_create_message_with_a_fault_or_unknown_fields_is_left_to_the_lenient_decoder(message: bytes) -> None:
     assert decode_create_message(message) is None
+
+
+@pytest.mark.parametrize("metadata", [{}, {"antiphon:tools": "x"}, {"x": "antiphon:tools"}])
+@pytest.mark.parametrize("size", [10, LARGE_TOOLS])
+def test_tools_that_are_encoded_already_are_copied(size: int, metadata: dict[str, str]) -> None:
+    echo = Raw(b'[{"type":"function","name":"%b"}]' % (b"x" * size))
+    tools: ToolList[ToolParam] = ToolList([FunctionToolParam(name="x")], echo)
+    response = make_initial_response(Request(tools=tools, metadata=metadata), id="resp_1", created_at=1)
+    expected = make_initial_response(Request(metadata=metadata), id="resp_1", created_at=1)
+    assert encode(response) == encode(expected).replace(b'"tools":[]', b'"tools":' + echo)

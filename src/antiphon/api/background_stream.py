@@ -15,9 +15,11 @@ from typing import Final, NamedTuple, TypeVar
 from antiphon.api.request_options import requested_style
 from antiphon.dialects import responses
 from antiphon.errors import ClientFault, StorageUnavailable
+from antiphon.gateway.answer_settings import read_queued_response
 from antiphon.gateway.event_lines import StoredEventReader
 from antiphon.gateway.history import UNFINISHED_STATUSES
-from antiphon.gateway.recording import queued_response, response_from_record
+from antiphon.gateway.recording import response_from_record
+from antiphon.gateway.worker_pool import WorkerPool
 from antiphon.http.exchange import SSE_HEADERS, EventStream, Exchange, losses_header
 from antiphon.ops.services import Services
 from antiphon.protocol import codec
@@ -55,7 +57,7 @@ async def stream_background_events(
     )
     exchange.watch_disconnect()
     try:
-        await _stream_events(_EventSource(store, owner, id), exchange, stream, last_number, writer)
+        await _stream_events(_EventSource(services.workers, store, owner, id), exchange, stream, last_number, writer)
     finally:
         stream.close()
         exchange.unwatch_disconnect()
@@ -106,7 +108,8 @@ class _Page(NamedTuple):
 class _EventSource:
     """Reads the events of one response."""
 
-    def __init__(self, store: Store, owner: str, id: str) -> None:
+    def __init__(self, workers: WorkerPool, store: Store, owner: str, id: str) -> None:
+        self._workers = workers
         self._store = store
         self._owner = owner
         self._id = id
@@ -128,7 +131,8 @@ class _EventSource:
         has_ended = stored.status not in UNFINISHED_STATUSES
         if not events and number < (CANCELLED_EVENT if has_ended else LAST_QUEUED_EVENT):
             record = await self._retry(lambda: self._store.get(self._owner, self._id), retries)
-            events.extend(event for event in _synthetic_events(record, has_ended) if event.sequence_number > number)
+            synthetic_events = await _synthetic_events(self._workers, record, has_ended)
+            events.extend(event for event in synthetic_events if event.sequence_number > number)
         return _Page(events, has_ended, stored.has_more)
 
     async def _retry(self, query: Callable[[], Awaitable[T]], retries: bool) -> T:
@@ -149,12 +153,12 @@ def response_not_found(id: str) -> ClientFault:
     )
 
 
-def _synthetic_events(record: ResponseRecord | None, has_ended: bool) -> list[StreamEvent]:
+async def _synthetic_events(workers: WorkerPool, record: ResponseRecord | None, has_ended: bool) -> list[StreamEvent]:
     """The events of a response without stored events: the same events that its runner will start with, so that the
     client gets its id while it is queued. If it was cancelled before it started, the terminal event too."""
     if record is None or (record.status in UNFINISHED_STATUSES) is has_ended:
         return []  # the status has changed since: query again
-    queued = queued_response(record.head)
+    queued = await read_queued_response(workers, record.head)
     events: list[StreamEvent] = [
         ResponseCreated(sequence_number=0, response=queued),
         ResponseQueued(sequence_number=LAST_QUEUED_EVENT, response=queued),

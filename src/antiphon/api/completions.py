@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from antiphon import sse
 from antiphon.api.request_options import requested_routing
@@ -35,7 +36,7 @@ class StreamOptions(Struct, frozen=True, kw_only=True):
 
 
 class CompletionRequest(Struct, frozen=True, kw_only=True):
-    """What the gateway reads of a request."""
+    """What the gateway reads of a request. Only the presence of a prompt matters."""
 
     prompt: Raw
     model: str | None = None
@@ -61,7 +62,7 @@ async def create_completion(services: Services, exchange: Exchange) -> None:
     with services.admission.admit(exchange.owner):
         content = await exchange.read_body(services.max_body)
         body, wishes = await requested_routing(services, content, exchange.owner)
-        request = await services.workers.call(len(body), codec.decode_as, body, CompletionRequest)
+        request = await services.workers.call(len(body), read_request, body, owner=exchange.owner)
         routed = RoutedRequest(services, exchange.request_scope, request.model, wishes)
         exchange.answer_headers = partial(route_headers, routed)
         exchange.watch_disconnect()
@@ -182,6 +183,12 @@ async def _with_first(first: bytes, others: AsyncIterator[bytes]) -> AsyncIterat
     yield first
     async for data in others:
         yield data
+
+
+def read_request(body: bytes) -> CompletionRequest:
+    """The request without its prompt, which may be large."""
+    request: CompletionRequest = codec.decode_as(body, CompletionRequest)
+    return replace(request, prompt=Raw())
 
 
 def outgoing_body(body: bytes, model: str, streams: bool) -> bytes:

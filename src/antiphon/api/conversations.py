@@ -50,11 +50,16 @@ async def update_conversation(services: Services, exchange: Exchange) -> None:
     store, id = require_store(services), exchange.path_parameter
     QueryParameters(exchange, set())
     content = await exchange.read_body(services.max_body)
-    body = await services.workers.call(len(content), codec.decode_as, content, UpdateConversation)
-    updated = await store.update_conversation(exchange.owner, id, msgspec.json.encode(body.metadata or {}))
+    metadata = await services.workers.call(len(content), _read_metadata, content, owner=exchange.owner)
+    updated = await store.update_conversation(exchange.owner, id, metadata)
     if updated is None:
         raise conversation_not_found(id, "id")
     await _respond_with_conversation(exchange, updated)
+
+
+def _read_metadata(content: bytes) -> bytes:
+    body: UpdateConversation = codec.decode_as(content, UpdateConversation)
+    return msgspec.json.encode(body.metadata or {})
 
 
 async def delete_conversation(services: Services, exchange: Exchange) -> None:

@@ -24,7 +24,8 @@ class ShowRequest(Struct, frozen=True):
 
 async def show_ollama_model(services: Services, exchange: Exchange) -> None:
     """Describes one available model, listed or not: what its profile accepts, and its context size if it is known."""
-    request: ShowRequest = codec.decode_as(await exchange.read_body(services.max_body), ShowRequest)
+    content = await exchange.read_body(services.max_body)
+    request = await services.workers.call(len(content), codec.decode_as, content, ShowRequest, owner=exchange.owner)
     name = request.model or request.name
     if not name:
         raise MissingField("model is missing: expected the name of a model", param="model")

@@ -72,16 +72,13 @@ class ResponsesConnection:
         self._stop_error: ApiError | None = None  # if set, no more turns are accepted
         self._is_closed = False
         services.process.open_websockets += 1
-        socket.on_message = self._on_message
+        socket.on_message = self._enqueue
         socket.on_binary = self._on_binary
         socket.on_lifetime_exceeded = self._on_lifetime_exceeded
         socket.on_shutdown = self._on_shutdown
         socket.on_closed = self._on_closed
 
     # Callbacks of the socket
-
-    def _on_message(self, text: str) -> None:
-        self._enqueue(text.encode())
 
     def _on_binary(self) -> None:
         self._enqueue(InvalidJson("expected JSON in a text message, got a binary message"))

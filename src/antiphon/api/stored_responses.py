@@ -36,7 +36,8 @@ async def get_response(services: Services, exchange: Exchange) -> None:
     style = requested_style(exchange.scope, exchange.key_style, services.config.server.style)
     record = await find_response(services, exchange)
     exchange.log_entry.response_id = record.id
-    if wants_stream and codec.decode_response(record.head).background:  # its events are stored, and more may follow
+    if wants_stream and await services.workers.call(len(record.head), _is_background, record.head):
+        # its events are stored, and more may follow
         await stream_background_events(
             services,
             require_store(services),
@@ -53,6 +54,10 @@ async def get_response(services: Services, exchange: Exchange) -> None:
         return
     frames = await call(size, _render_stream, record, request, style, after, services.pad, owner=exchange.owner)
     await exchange.respond(200, SSE_HEADERS, frames)
+
+
+def _is_background(head: bytes) -> bool:
+    return codec.decode_response(head).background
 
 
 def _render_response(record: ResponseRecord, request: Request) -> bytes:

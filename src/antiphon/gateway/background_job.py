@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from antiphon import sse
 from antiphon.dialects import responses
 from antiphon.errors import ApiError, StorageUnavailable
+from antiphon.gateway.answer_settings import read_queued_response
 from antiphon.gateway.client_body import ClientBody
 from antiphon.gateway.context import GatewayContext
 from antiphon.gateway.event_lines import EventLineWriter, StoredEventReader
@@ -23,7 +24,7 @@ from antiphon.gateway.ids import id_of, new_id
 from antiphon.gateway.pipe import Pipe
 from antiphon.gateway.prepare_turn import PreparedTurn, prepare_turn
 from antiphon.gateway.queued_turns import QueuedTurn
-from antiphon.gateway.recording import ResponseRecorder, queued_response
+from antiphon.gateway.recording import ResponseRecorder
 from antiphon.gateway.request_scope import RequestLog, RequestScope, run_in_scope, shutdown_error
 from antiphon.gateway.routing.wishes import ROUTING_PREFIX, QueuedRouting, take_routing
 from antiphon.gateway.run_turn import run_turn, violation_reporter
@@ -134,7 +135,7 @@ class BackgroundJob:
         queued_turn, self._queued_turn = self._queued_turn, None
         if queued_turn is None:
             prepared_turn, input = await self._prepare_turn(), work.input
-            prepared_turn.turn.initial_response = queued_response(work.head)
+            prepared_turn.turn.initial_response = await read_queued_response(services.workers, work.head)
         else:
             prepared_turn, input = queued_turn.prepared_turn, queued_turn.input
             prepared_turn.turn.initial_response = queued_turn.response
@@ -268,7 +269,7 @@ class BackgroundJob:
         record = await self._store.get(self._work.owner, self._work.id)
         if record is None:
             return None  # it was deleted
-        queued = queued_response(record.head)
+        queued = await read_queued_response(self._services.workers, record.head)
         # With stored events, the events set the status.
         initial_response = replace(queued, status=ResponseStatus.IN_PROGRESS) if self._work.next_event > 0 else queued
         reader = responses.EventsToHub(Request(), initial_response, self._services.stamps)

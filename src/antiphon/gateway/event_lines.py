@@ -15,18 +15,13 @@ from msgspec.structs import replace
 from antiphon.protocol import codec
 from antiphon.protocol.base import Shape
 from antiphon.protocol.events import (
-    ArgumentsDone,
-    CustomInputDone,
+    DONE_TEXT_FIELDS,
     ErrorEvent,
-    OutputTextDone,
-    ReasoningDone,
-    RefusalDone,
     ResponseCreated,
     ResponseEvent,
     ResponseFailed,
     ResponseQueued,
     StreamEvent,
-    SummaryTextDone,
     TextRun,
 )
 from antiphon.protocol.losses import Losses
@@ -118,7 +113,7 @@ class EventLineWriter:
         return replace(event, response=replace(response, **changes)) if changes else event
 
     def _note_long_text(self, event: StreamEvent) -> None:
-        field = TEXT_FIELDS.get(type(event))
+        field = DONE_TEXT_FIELDS.get(type(event))
         if field is not None and len(text := getattr(event, field)) >= LONG_TEXT:
             self._long_texts[id(text)] = text, event.sequence_number
 
@@ -230,15 +225,6 @@ def encode_event_line(event: StreamEvent) -> bytes:
 
 
 LONG_TEXT: Final = 64 * 1024  # characters
-#: The member that has the text, by the type of an event.
-TEXT_FIELDS: Final[dict[type, str]] = {
-    OutputTextDone: "text",
-    ReasoningDone: "text",
-    SummaryTextDone: "text",
-    RefusalDone: "refusal",
-    ArgumentsDone: "arguments",
-    CustomInputDone: "input",
-}
 LONG_INSTRUCTIONS: Final = 512  # characters
 MAX_UNMARKED_REFERENCES: Final = 4
 # Quotation marks in a text are escaped, so no text contains a reference.

@@ -95,8 +95,10 @@ class ManagedTurn(UpstreamTurn):
             if plan.only_compacts:
                 return EmptyResponse()
             context_size = plan.context_size if plan.truncates else None
+            size = len(compaction.content) + len(plan.encoded_settings or b"")
+            settings = plan.encoded_settings or plan.request
             conversation = await self._replace_request(
-                len(compaction.content), compact_request, plan.request, compaction.content, context_size
+                size, compact_request, settings, compaction.content, context_size
             )
         try:
             return await super().send_request(transport)
@@ -162,11 +164,12 @@ class ShortenedRequest(Struct, frozen=True, kw_only=True):
 
 
 def compact_request(
-    request: Request, content: bytes, context_size: int | None, plan: TranslationPlan, is_remote: bool
+    settings: Request | bytes, content: bytes, context_size: int | None, plan: TranslationPlan, is_remote: bool
 ) -> ShortenedRequest:
     """The request with the contents of a compaction as its conversation, truncated to the context size if it is not
-    None."""
+    None. `settings` is the request, whose items do not matter."""
     losses = Losses()
+    request = codec.decode_stored_request(settings) if isinstance(settings, bytes) else settings
     request = replace(request, input=decode_contents(content).items())
     if context_size is not None:
         request = truncate_request(request, input_token_limit(context_size, request), losses)
@@ -190,6 +193,7 @@ def _prepare_shortened(request: Request, losses: Losses, plan: TranslationPlan, 
     if not is_remote:
         return ShortenedRequest(prepared=prepared, conversation=conversation, losses=losses)
     prepared.retry_source = prepared.original = None  # they hold the whole conversation
+    prepared.request = prepared.upstream_request = Request()  # the turn has the settings
     return ShortenedRequest(prepared=prepared, conversation=encode_conversation(conversation), losses=losses)
 
 

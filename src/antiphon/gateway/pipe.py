@@ -20,6 +20,7 @@ from antiphon.dialects.dialect import EventsFromHub, TextRunFromHub
 from antiphon.errors import ApiError
 from antiphon.protocol.errors import Error, error_payload
 from antiphon.protocol.events import (
+    DONE_TEXT_FIELDS,
     DeltaEvent,
     ErrorEvent,
     ItemAdded,
@@ -165,14 +166,14 @@ class Pipe:
         """The upstream's stream is over: writes the rest of the client's stream."""
         return self.write_events(self._reader.finish(error))
 
-    def write_events(self, events: Iterable[StreamEvent | TextRun]) -> bytes:
+    def write_events(self, events: Sequence[StreamEvent | TextRun]) -> bytes:
         """Hub events → client bytes. The events may also come from a response that was not streamed. The last events of
-        a large answer repeat its text, so the output is limited: the rest is the backlog."""
+        a large answer repeat its text, so the output is limited: the rest is the backlog. If they are made in this
+        step, all of them are the backlog, because joining the text takes as long as encoding it."""
         if not self.has_content:
-            events = list(events)
             self._look_for_content(events)
         self._backlog += events
-        return self.write_backlog()
+        return b"" if len(events) > 1 and any(map(_has_large_text, events)) else self.write_backlog()
 
     def write_backlog(self) -> bytes:
         """Writes the backlog, up to the limit."""
@@ -252,10 +253,10 @@ class Pipe:
         return translation if self._relay is None else self._relay.deliver(event, translation)
 
     def join(self, pieces: Sequence[bytes]) -> bytes:
-        """Joins pieces of the client's stream."""
-        if len(pieces) == 1:
-            return pieces[0]
-        return self._separator.join(filter(None, pieces)) if self._separator else b"".join(pieces)
+        """Joins pieces of the client's stream. A single piece is not copied: it may be large."""
+        if len(pieces) > 1:
+            pieces = [piece for piece in pieces if piece]
+        return pieces[0] if len(pieces) == 1 else self._separator.join(pieces)
 
     def _insert_losses(self, number: int, out: list[bytes]) -> None:
         """F-4: the losses as an event before the end, for clients that opted in. It has a sequence number like any
@@ -310,6 +311,11 @@ def _is_refusal(event: StreamEvent | TextRun) -> bool:
         and event.response.incomplete_details is not None
         and event.response.incomplete_details.reason in REFUSAL_REASONS
     )
+
+
+def _has_large_text(event: StreamEvent | TextRun) -> bool:
+    field = DONE_TEXT_FIELDS.get(type(event))
+    return field is not None and len(getattr(event, field)) > MAX_OUTPUT_BYTES
 
 
 def _is_end(event: StreamEvent) -> TypeGuard[TerminalEvent]:

@@ -23,6 +23,7 @@ from antiphon.gateway.compaction import (
 )
 from antiphon.gateway.sealing import Seal
 from antiphon.gateway.truncation import input_token_limit, truncate_request
+from antiphon.protocol import codec
 from antiphon.protocol.items import CompactionTrigger, ItemParam
 from antiphon.protocol.losses import Losses
 from antiphon.protocol.request import Request, input_items
@@ -31,9 +32,11 @@ from antiphon.protocol.request import Request, input_items
 class ContextPlan(Struct, frozen=True, kw_only=True):
     """How the conversation of a turn is shortened."""
 
-    request: Request  # the whole conversation, compactions opened; without its items if it is encoded
+    request: Request  # the whole conversation, compactions opened; empty if it is encoded
     sealed_items: list[ItemParam]  # the whole conversation, compactions sealed
-    encoded_conversation: EncodedConversation | None = None  # of a plan that was made in a worker process
+    #: Of a plan that was made in a worker process: the conversation, and the request without its items.
+    encoded_conversation: EncodedConversation | None = None
+    encoded_settings: bytes | None = None
     compacts: bool = False  # the conversation is compacted first
     threshold: int | None = None
     only_compacts: bool = False
@@ -45,12 +48,18 @@ class ContextPlan(Struct, frozen=True, kw_only=True):
         return self.encoded_conversation or Conversation(request=self.request, sealed_items=self.sealed_items)
 
     def encode(self) -> ContextPlan:
-        """The plan with its conversation as JSON, so that no other process has to decode it."""
+        """The plan with its request as JSON, so that no other process has to decode it."""
         encoded: EncodedConversation | None = None
         if self.compacts or self.truncates:  # otherwise the conversation is sent as it is
             sealed_items = self.sealed_items if self.compacts else []
             encoded = encode_conversation(Conversation(request=self.request, sealed_items=sealed_items))
-        return replace(self, request=replace(self.request, input=[]), sealed_items=[], encoded_conversation=encoded)
+        return replace(
+            self,
+            request=Request(),
+            sealed_items=[],
+            encoded_conversation=encoded,
+            encoded_settings=codec.encode(replace(self.request, input=[])),
+        )
 
 
 async def plan_context(

@@ -10,13 +10,12 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct, field
 from msgspec.structs import replace
 
 from antiphon.gateway.conversation import JoinedConversation
 from antiphon.gateway.ids import GROUP_PREFIX, group_item_id, id_of, with_id
 from antiphon.protocol import codec
-from antiphon.protocol.codec import decode_json
 from antiphon.protocol.items import CustomToolCallParam, FunctionCallParam, Item, ItemParam
 from antiphon.protocol.response import Response
 from antiphon.protocol.stamps import Stamps
@@ -144,7 +143,7 @@ def add_target(head: bytes, label: str) -> bytes:
 
 def stored_target(head: bytes) -> str | None:
     """The target in the head of a stored response."""
-    label = decode_json(head, type=dict[str, Any]).get(TARGET_MEMBER)
+    label = msgspec.json.decode(head, type=_TargetMember).label  # nothing else of the head is decoded
     return label if isinstance(label, str) else None
 
 
@@ -158,4 +157,10 @@ def without_target(response: Response) -> Response:
 
 #: The member of a stored head that names the target; clients do not see it.
 TARGET_MEMBER: Final = "antiphon:target"
+
+
+class _TargetMember(Struct, frozen=True):
+    label: Any = field(default=None, name=TARGET_MEMBER)
+
+
 CALLS: Final = (FunctionCallParam, CustomToolCallParam)

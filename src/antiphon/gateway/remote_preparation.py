@@ -11,6 +11,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from antiphon.dialects.common.refused_reasoning import RefusedPart
+from antiphon.gateway.answer_settings import settings_for_answer
 from antiphon.gateway.client_body import ClientBody
 from antiphon.gateway.history import HistorySource, PastTurns
 from antiphon.gateway.ids import new_id, now
@@ -35,7 +36,9 @@ async def prepare_data_remotely(ask: Ask, body: ClientBody) -> TurnData:
     """In a worker: prepares the data of a turn. The gateway keeps the body, so it is not sent back."""
     data = await prepare_data(body, RemoteHost(ask))
     data.can_retry = data.prepared.retry_source is not None
-    data.prepared.retry_source = data.prepared.original = None
+    prepared = data.prepared
+    prepared.retry_source = prepared.original = None
+    prepared.request, prepared.upstream_request = settings_for_answer(prepared.request, prepared.upstream_request)
     if data.context_plan is not None:
         data.context_plan = data.context_plan.encode()
     return data

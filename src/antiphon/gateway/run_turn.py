@@ -174,7 +174,7 @@ class StreamedTurn:
     async def deliver(self, sink: Sink, events: Iterable[StreamEvent]) -> None:
         self._sink = sink
         self._scope.turn = self
-        await self._end(self._pipe.write_events(events))
+        await self._end(self._pipe.write_events(list(events)))
 
     async def fail(self, error: ApiError) -> bool:
         has_response = self._pipe.has_ended and self._pipe.error is None
@@ -206,7 +206,7 @@ class StreamedTurn:
                 self._unwritten = data
                 return self._failure is None and not self._pipe.has_ended
         if not self._pipe.has_ended:
-            if not data:
+            if not data and not self._pipe.has_backlog:
                 return True
             if not self._is_committed:
                 self._commit()
@@ -239,11 +239,13 @@ class StreamedTurn:
         self._attempts.note_first_content(self._services.router.clock())
 
     async def _write_backlog(self) -> None:
-        """Writes what the pipe has left over from a large answer. The last piece remains unwritten."""
+        """Writes what the pipe has left over from a large answer, each piece in a step of its own, so that others are
+        served in between. The last piece remains unwritten."""
         while self._pipe.has_backlog:
             if not self._is_committed:
                 self._commit()
             await self._sink.write(self._unwritten)
+            await asyncio.sleep(BACKLOG_PAUSE)
             self._unwritten = self._pipe.write_backlog()
 
     async def _end(self, data: bytes) -> None:
@@ -465,3 +467,6 @@ def violation_reporter(services: GatewayContext, request_id: str) -> Callable[[V
 
 MAX_HELD_BYTES: Final = 1024 * 1024  # bytes that are held back at most; more are written
 DRAIN_TIMEOUT: Final = 0.5  # seconds that an upstream has to end its body after the terminal event
+#: Seconds after a large piece of an answer. Another request needs some steps of the event loop, and would otherwise
+#: wait for a large piece in each.
+BACKLOG_PAUSE: Final = 0.01

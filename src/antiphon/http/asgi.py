@@ -31,6 +31,7 @@ DIRECT: Final = "antiphon.direct"  # scope key of the `RequestCycle` of our own 
 HEADERS_BY_NAME: Final = "antiphon.headers"  # scope key of the headers by name, set at the first lookup
 JSON: Final = (b"content-type", b"application/json")
 BODY_HIGH: Final = 64 * 1024  # bytes of unread body at which reading is paused
+LARGE_PIECE: Final = 1024 * 1024  # bytes of a body that are written without a copy
 LOG: Final = logging.getLogger("antiphon.http")
 
 
@@ -256,7 +257,7 @@ class RequestCycle:
         """Writes a piece of a body whose head was sent. False if the client does not read; then nothing was sent."""
         if self._connection.flow.write_paused and not self.is_disconnected:
             return False
-        if self._head or not self._is_chunked or self.is_disconnected:
+        if self._head or not self._is_chunked or self.is_disconnected or len(data) > LARGE_PIECE:
             self.send_now({"type": "http.response.body", "body": data, "more_body": True})
         else:
             self._connection.transport.write(b"%x\r\n%b\r\n" % (len(data), data))
@@ -306,6 +307,9 @@ class RequestCycle:
     def _write_body(self, data: bytes, end: bytes) -> None:
         head, self._head = self._head, b""
         if self._is_chunked:
+            if len(data) > LARGE_PIECE:
+                self._connection.transport.writelines((b"%b%x\r\n" % (head, len(data)), data, b"\r\n" + end))
+                return
             data = b"%b%x\r\n%b\r\n%b" % (head, len(data), data, end) if data else head + end
         elif self._is_bodyless:
             data = head
@@ -313,6 +317,9 @@ class RequestCycle:
             self._remaining_length -= len(data)
             if self._remaining_length < 0:
                 raise RuntimeError("the body is longer than content-length")
+            if len(data) > LARGE_PIECE:
+                self._connection.transport.writelines((head, data))
+                return
             data = head + data
         self._connection.transport.write(data)
 

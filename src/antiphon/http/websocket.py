@@ -141,7 +141,7 @@ class WebSocket(asyncio.Protocol):
         self.owner, self.key_style = caller
         self.id = new_id("req")  # HTTP-8: of the upgrade request
         #: Called with a whole text message.
-        self.on_message: Callable[[str], None] = _ignore
+        self.on_message: Callable[[bytes], None] = _ignore
         #: Called for a binary message. Not set: the connection is closed with 1003.
         self.on_binary: Callable[[], None] | None = None
         #: Called when the lifetime is over. Not set: the connection is closed with 1001.

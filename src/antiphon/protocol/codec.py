@@ -39,6 +39,8 @@ JSON_WHITESPACE: Final = " \t\n\r"  # `str.strip()` also removes U+2028, which J
 # The number of tool lists that are cached by their bytes, and the largest size of one.
 MAX_CACHED_TOOL_LISTS: Final = 32
 MAX_CACHED_TOOL_BYTES: Final = 128 * 1024
+LARGE_TOOLS: Final = 1024 * 1024  # bytes of encoded tools that are copied only once
+TOOLS_MARK: Final = Raw(b'"antiphon:tools"')  # stands for large tools while the rest is encoded
 
 
 @overload
@@ -151,11 +153,22 @@ def encode(value: Any) -> bytes:
     Unknown fields and objects keep their bytes, so their white space may contain line ends. A caller that writes lines
     must replace those (`sse.encode_frame` does).
     """
-    if type(value) in _TYPES_WITH_TOOLS and type(value.tools) is ToolList:
-        value = replace(value, tools=_encode_tools(value.tools))
+    if type(value) in _TYPES_WITH_TOOLS:
+        if type(value.tools) is ToolList:
+            value = replace(value, tools=_encode_tools(value.tools))
+        elif type(value.tools) is Raw and len(value.tools) > LARGE_TOOLS:
+            return _encode_with_large_tools(value, value.tools)
     # The mark may also be part of a user's text. Restoring then changes nothing.
     encoded = _encode(value)
     return encoded if RAW_MARK not in encoded else _encode(restore_raw(value))
+
+
+def _encode_with_large_tools(value: Any, tools: Raw) -> bytes:
+    """Copies the tools once, and does not search them for raw bytes: each of that would take as long again."""
+    before, _, after = encode(replace(value, tools=TOOLS_MARK)).partition(bytes(TOOLS_MARK))
+    if bytes(TOOLS_MARK) in after:  # the client has the mark in its own JSON, before or after the tools
+        return _encode(restore_raw(value))
+    return b"".join((before, tools, after))
 
 
 def restore_raw(value: Any) -> Any:

@@ -280,3 +280,12 @@ REASONING_TEXT_EVENTS: Final = {
     "response.reasoning_text.delta": "response.reasoning.delta",
     "response.reasoning_text.done": "response.reasoning.done",
 }
+#: The member that has the whole text of a part or a call, by the type of the event that ends it.
+DONE_TEXT_FIELDS: Final[dict[type, str]] = {
+    OutputTextDone: "text",
+    ReasoningDone: "text",
+    SummaryTextDone: "text",
+    RefusalDone: "refusal",
+    ArgumentsDone: "arguments",
+    CustomInputDone: "input",
+}

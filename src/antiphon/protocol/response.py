@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
@@ -187,7 +187,7 @@ def make_initial_response(request: Request, *, id: str, created_at: int, model: 
         instructions=_value_or(request.instructions, None),
         output=[],
         error=None,
-        tools=_echo_tools(request.tools or []),
+        tools=echo_tools(request.tools or []),
         tool_choice=_echo_tool_choice(request.tool_choice or "auto"),
         truncation=request.truncation or "disabled",
         parallel_tool_calls=_value_or(request.parallel_tool_calls, True),
@@ -211,6 +211,15 @@ def make_initial_response(request: Request, *, id: str, created_at: int, model: 
     )
 
 
+def echo_tools(tools: list[ToolParam]) -> list[Tool]:
+    """The tools as a response repeats them."""
+    if type(tools) is not ToolList:
+        return [_echo_tool(tool) for tool in tools]
+    if tools.echo is not None:
+        return cast(list[Tool], tools.echo)  # a response is only encoded
+    return tools.derive_once(echo_tools, lambda: ToolList(map(_echo_tool, tools)))
+
+
 def _value_or(value: Any, default: Any) -> Any:
     return default if value is UNSET or value is None else value
 
@@ -224,12 +233,6 @@ def _echo_conversation(request: Request) -> dict[str, Any] | UnsetType:
             return {"id": id}
         case _:
             return UNSET
-
-
-def _echo_tools(tools: list[ToolParam]) -> list[Tool]:
-    if type(tools) is not ToolList:
-        return [_echo_tool(tool) for tool in tools]
-    return tools.derive_once(_echo_tools, lambda: ToolList(map(_echo_tool, tools)))
 
 
 def _echo_tool(tool: ToolParam) -> Tool:

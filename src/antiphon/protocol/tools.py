@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal, TypeVar
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta, Raw, UnsetType
 
 from antiphon.protocol.base import UNKNOWN_TAG, Shape, Unknown
 
@@ -176,12 +176,16 @@ Tool = FunctionTool | CustomTool | NamespaceTool | ToolSearchTool | HostedTool |
 
 
 class ToolList(list[T]):
-    """A list of tools that requests share, with values derived from it, such as its JSON. It must not be changed."""
+    """A list of tools that requests share, with values derived from it, such as its JSON. It must not be changed.
 
-    __slots__ = ("_derived",)
+    With `echo`, the tools have no schemas: it is the JSON of the complete tools, as the response repeats them.
+    """
 
-    def __init__(self, tools: Iterable[T]) -> None:
+    __slots__ = ("_derived", "echo")
+
+    def __init__(self, tools: Iterable[T], echo: Raw | None = None) -> None:
         super().__init__(tools)
+        self.echo = echo
         self._derived: dict[object, Any] = {}
 
     def derive_once(self, key: object, derive: Callable[[], D]) -> D:

@@ -6,6 +6,8 @@ import base64
 
 import msgspec
 import pytest
+from msgspec import Raw
+from msgspec.structs import replace
 from tests.counting import calls_of
 from tests.hostile_schemas import object_of
 
@@ -22,7 +24,9 @@ from antiphon.dialects.common.token_estimate import (
     estimate_request,
     estimate_text,
 )
+from antiphon.protocol import codec
 from antiphon.protocol.request import Request, input_items
+from antiphon.protocol.tools import FunctionToolParam, ToolList, ToolParam
 
 # Each text with its counts in four common vocabularies, the smallest and the largest.
 TEXTS = {
@@ -191,3 +195,18 @@ def test_last_piece_of_a_long_text_is_looked_at() -> None:
     length = SAMPLE_CHARACTERS + 600 * (SAMPLES - 1)
     blank = " " * (length - SAMPLE_CHARACTERS)
     assert estimate_text(blank + "." * SAMPLE_CHARACTERS) > estimate_text(blank + " " * SAMPLE_CHARACTERS)
+
+
+def test_estimate_of_encoded_tools_follows_their_size() -> None:
+    """Tools of a large request are estimated without decoding them."""
+    tools: list[ToolParam] = [FunctionToolParam(name=f"f{at}", parameters=object_of(2000)) for at in range(10)]
+    encoded: ToolList[ToolParam] = ToolList([FunctionToolParam(name="f0")], Raw(codec.encode(tools)))
+    exact = estimate_request(Request(tools=tools))
+    assert exact / 2 < estimate_request(Request(tools=encoded)) < exact * 2
+
+
+def test_estimate_of_encoded_instructions_follows_their_size() -> None:
+    text = "Some words of a long text. " * 1000
+    encoded = replace(Request(), instructions=Raw(codec.encode(text)))
+    exact = estimate_request(Request(instructions=text))
+    assert exact / 2 < estimate_request(encoded) < exact * 2

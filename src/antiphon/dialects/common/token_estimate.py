@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
+from msgspec import Raw
 
 from antiphon.protocol import codec
 from antiphon.protocol.content import (
@@ -43,7 +44,7 @@ from antiphon.protocol.items import (
     ReasoningParam,
 )
 from antiphon.protocol.request import JsonSchemaFormatParam, Request, input_items
-from antiphon.protocol.tools import ToolParam
+from antiphon.protocol.tools import ToolList, ToolParam
 
 SAMPLES: Final = 64
 #: For a count that a later one replaces: texts of more than 8,192 characters are sampled.
@@ -62,7 +63,7 @@ def estimate_request(request: Request, samples: int = SAMPLES) -> int:
     counter.add_tools(request.tools or ())
     if request.instructions:
         counter.tokens += ITEM_OVERHEAD_TOKENS
-        counter.texts.append(request.instructions)
+        counter.add_instructions(request.instructions)
     if request.text and isinstance(request.text.format, JsonSchemaFormatParam):
         counter.add_json(request.text.format)
     return counter.total(samples)
@@ -104,9 +105,18 @@ class _TokenCounter:
             self._add_item(item)
 
     def add_tools(self, tools: Iterable[ToolParam]) -> None:
+        if type(tools) is ToolList and tools.echo is not None:
+            self.tokens += len(tools.echo) // TEXT_BYTES_PER_TOKEN
+            return
         for tool in tools:
             self.tokens += ITEM_OVERHEAD_TOKENS
             self.add_json(tool)
+
+    def add_instructions(self, instructions: str | Raw) -> None:
+        if isinstance(instructions, str):
+            self.texts.append(instructions)
+        else:  # of a large request; they stay encoded
+            self.tokens += len(instructions) // TEXT_BYTES_PER_TOKEN
 
     def add_json(self, value: Any) -> None:
         """Counts the values of a JSON document. Beyond `MAX_VALUES` values, the document counts as text."""

@@ -44,6 +44,9 @@ SelectableEventStyle = Literal["standard", "older"]
 EventStyle = Literal["default"] | SelectableEventStyle
 Framing = Literal["sse", "websocket"]
 MESSAGE_END: Final = b"\n"  # no message contains it
+#: An event with a response: its type, its number, the response.
+RESPONSE_DATA: Final = b'{"type":"%b","sequence_number":%d,"response":%b}'
+RESPONSE_FRAME: Final = b"event: %b\ndata: " + RESPONSE_DATA + b"\n\n"
 _encode: Final = msgspec.json.Encoder().encode
 _encode_lines: Final = msgspec.json.Encoder().encode_lines
 
@@ -152,28 +155,25 @@ class EventsFromHub:
         if self._dropped_count and isinstance(event, ResponseEvent):
             event = replace(event, sequence_number=event.sequence_number - self._dropped_count)
         event = unseal_event(event)
+        if _is_response_event(event) and event.extra is UNSET:
+            return self._response_event(event)
         styled_event = _in_style(event, self._style)
-        data = (
-            self._response_event(event)
-            if _is_response_event(event) and event.extra is UNSET
-            else codec.encode(styled_event)
-        )
-        if b"\n" in data or b"\r" in data:  # raw JSON of another server; HTTP-3: the data is one line
-            data = msgspec.json.format(data, indent=-1)
+        data = _on_one_line(codec.encode(styled_event))
         if self._framing == "websocket":
             return data
         name = EVENT_NAMES.get(type(styled_event))
         return b"event: %b\ndata: %b\n\n" % (name, data) if name else sse.encode_frame(_type_of(styled_event), data)
 
     def _response_event(self, event: ResponseEvent) -> bytes:
-        """Encode an event with a response. A stream starts with the same response twice; it is encoded once."""
+        """Encode an event with a response. A stream starts with the same response twice; it is encoded once. A response
+        may be large, so it is copied once."""
         if event.response is not self._response:
-            self._response, self._response_json = event.response, codec.encode(with_complete_usage(event.response))
-        return b'{"type":"%b","sequence_number":%d,"response":%b}' % (
-            EVENT_NAMES[type(event)],
-            event.sequence_number,
-            self._response_json,
-        )
+            response_json = _on_one_line(codec.encode(with_complete_usage(event.response)))
+            self._response, self._response_json = event.response, response_json
+        name = EVENT_NAMES[type(event)]
+        if self._framing == "websocket":
+            return RESPONSE_DATA % (name, event.sequence_number, self._response_json)
+        return RESPONSE_FRAME % (name, name, event.sequence_number, self._response_json)
 
     def _delta_head(self, key: tuple[str, int, int | None]) -> bytes:
         id, output_index, content_index = key
@@ -181,6 +181,11 @@ class EventsFromHub:
         head = b',"item_id":%b,"output_index":%d%b,"delta":' % (_encode(id), output_index, content_member)
         self._delta_heads[key] = head
         return head
+
+
+def _on_one_line(data: bytes) -> bytes:
+    """HTTP-3: the data of an event is one line. Raw JSON of another server may hold line breaks."""
+    return msgspec.json.format(data, indent=-1) if b"\n" in data or b"\r" in data else data
 
 
 def response_from_hub(response: Response, request: Request) -> tuple[bytes, Losses]:
