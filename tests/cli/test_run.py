@@ -6,11 +6,14 @@ import io
 import json
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests.running import until
 
 from antiphon.cli import run
 from antiphon.cli.entry import parse_arguments
@@ -112,3 +115,88 @@ def test_run_shows_why_its_gateway_did_not_start(
     monkeypatch.setattr("antiphon.cli.gateway_address.DEFAULT_URL", "http://127.0.0.1:1")
     with pytest.raises(CommandFailed, match=r"the gateway did not start:\n.*hots"):
         _run({**environ, "ANTIPHON_CONFIG": str(tmp_path / "bad.toml")}, "codex", "--", "0")
+
+
+# Signals: the command runs in a process of its own, with a gateway that it starts.
+
+MAIN = """
+import sys
+from antiphon.cli import entry, gateway_address
+gateway_address.DEFAULT_URL = "http://127.0.0.1:1"
+sys.exit(entry.main(["run", "codex"]))
+"""
+# Reports its process id and the URL of its gateway, and what it got; it ends with SIGTERM and SIGHUP, late.
+WAITING_PROGRAM = f"""#!{sys.executable}
+import os, pathlib, signal, sys, tomllib
+report = pathlib.Path(os.environ["REPORT"])
+config = tomllib.loads((pathlib.Path(os.environ["CODEX_HOME"]) / "config.toml").read_text())
+def end(number, _):
+    report.write_text(signal.Signals(number).name)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, end)
+signal.signal(signal.SIGHUP, end)
+pathlib.Path(f"{{report}}.new").write_text(f"{{os.getpid()}} {{config['model_providers']['antiphon']['base_url']}}")
+os.rename(f"{{report}}.new", report)
+while True:
+    signal.pause()
+"""
+
+
+class Command:
+    """`antiphon run codex` in a process of its own, and the processes that it started."""
+
+    def __init__(self, environ: dict[str, str], folder: Path) -> None:
+        self.temporary = folder / "temporary"
+        self.temporary.mkdir()
+        self.report = Path(environ["REPORT"])
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", MAIN],
+            env={**environ, "TMPDIR": str(self.temporary), "ANTIPHON_CONFIG": str(folder / "lab.toml")},
+            stdin=subprocess.DEVNULL,
+        )
+        until(self.report.exists)
+        pid, self.url = self.report.read_text().split()
+        self.agent_pid = int(pid)
+
+    def is_gateway_running(self) -> bool:
+        try:
+            run.list_models(self.url.removesuffix("/v1"), {})
+        except CommandFailed:
+            return False
+        return True
+
+
+@pytest.fixture
+def command(server: ResponsesServer, environ: dict[str, str], tmp_path: Path) -> Iterator[Command]:
+    (tmp_path / "lab.toml").write_text(
+        f'[[upstreams]]\nname = "lab"\ndialect = "responses"\nbase_url = "{server.base_url}"\nmodels = ["mock-1"]\n'
+    )
+    (tmp_path / "bin" / "codex").write_text(WAITING_PROGRAM)
+    command = Command(environ, tmp_path)
+    yield command
+    for pid in (command.process.pid, command.agent_pid):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    command.process.wait()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_stop_signal_ends_the_agent_the_gateway_and_the_files(command: Command, number: signal.Signals) -> None:
+    assert command.is_gateway_running()
+    command.process.send_signal(number)
+    assert command.process.wait(30) == 128 + number
+    assert command.report.read_text() == number.name, "the agent got the signal"
+    assert not command.is_gateway_running()
+    assert list(command.temporary.iterdir()) == []
+
+
+def test_gateway_of_a_killed_run_ends(command: Command) -> None:
+    command.process.kill()
+    until(lambda: not command.is_gateway_running(), 30)
+
+
+def test_agent_that_a_signal_ended_has_the_exit_code_of_shells(
+    server: ResponsesServer, environ: dict[str, str]
+) -> None:
+    Path(environ["PATH"].partition(os.pathsep)[0], "codex").write_text("#!/bin/sh\nkill -KILL $$\n")
+    assert _run(environ, "codex", "--url", server.origin)[0] == 128 + signal.SIGKILL

@@ -4,33 +4,28 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from antiphon.cli.agents import AGENTS, NO_KEY, Agent, Endpoint
+from antiphon.cli.agents import AGENTS, NO_KEY, Endpoint
 from antiphon.cli.ask import default_model
 from antiphon.cli.exits import EXIT_CODES, CommandFailed, InvalidUsage
 from antiphon.cli.gateway_address import add_url, gateway_key, gateway_url
 from antiphon.cli.gateway_client import call_gateway
 from antiphon.cli.help import HELP_FORMAT
+from antiphon.cli.own_gateway import own_gateway, stop_process
+from antiphon.cli.stop_signals import SIGNAL_EXIT, StopRequest, StopSignals
 from antiphon.cli.terminal import TextStyler, one_line
 from antiphon.client import AsyncClient
 from antiphon.protocol.suggestions import did_you_mean
 
-START_LIMIT: Final = 120.0  # seconds; the embedded model takes a few of them
-STOP_LIMIT: Final = 20.0  # seconds
-POLL_INTERVAL: Final = 0.05  # seconds
-MAX_LOG: Final = 2000  # characters of the gateway's log in an error
-LISTENS: Final = re.compile(r"listens on (\S+)/v1")
+AGENT_STOP_LIMIT: Final = 10.0  # seconds between a stop signal and the kill of an agent that ignores it
 
 
 def add_parser(subparsers: Any, summary: str) -> None:
@@ -61,15 +56,23 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO, *, environ: Mapping[
         raise InvalidUsage(f"{agent.program} is not installed; install it with: {agent.install}")
     out.flush()
     notes = TextStyler(err, environ)
-    with running_gateway(args.url, environ, err) as url, tempfile.TemporaryDirectory(prefix="antiphon-") as folder:
+    with (
+        StopSignals() as signals,
+        running_gateway(args.url, environ, err, signals) as url,
+        tempfile.TemporaryDirectory(prefix="antiphon-") as folder,
+    ):
         endpoint = choose_endpoint(url, args.model, environ)
         err.write(f"{notes('dim', f'{agent.program} with {endpoint.model} at {url}')}\n")
         err.flush()
-        return _run_agent(agent, program, endpoint, Path(folder), args.passed, environ)
+        launch = agent.launch(endpoint, Path(folder))
+        _write_files(launch.files, Path(folder))
+        return _run_program([program, *launch.options, *args.passed], {**environ, **launch.variables}, signals)
 
 
 @contextmanager
-def running_gateway(explicit_url: str | None, environ: Mapping[str, str], err: TextIO) -> Iterator[str]:
+def running_gateway(
+    explicit_url: str | None, environ: Mapping[str, str], err: TextIO, signals: StopSignals
+) -> Iterator[str]:
     """Yield the URL of a gateway: the one that answers, or one that is started for the block."""
     url = gateway_url(explicit_url, environ)
     try:
@@ -82,7 +85,7 @@ def running_gateway(explicit_url: str | None, environ: Mapping[str, str], err: T
         return
     err.write(f"{TextStyler(err, environ)('dim', f'no gateway answers at {url}: starting one')}\n")
     err.flush()
-    with _own_gateway(environ) as own_url:
+    with own_gateway(environ, signals) as own_url:
         yield own_url
 
 
@@ -105,17 +108,26 @@ def list_models(url: str, environ: Mapping[str, str]) -> list[str]:
     return names
 
 
-def _run_agent(
-    agent: Agent, program: str, endpoint: Endpoint, folder: Path, arguments: list[str], environ: Mapping[str, str]
-) -> int:
-    launch = agent.launch(endpoint, folder)
-    for name, text in launch.files.items():
+def _write_files(files: Mapping[str, str], folder: Path) -> None:
+    for name, text in files.items():
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
-    process = subprocess.Popen([program, *launch.options, *arguments], env={**environ, **launch.variables})
-    with _ignored_interrupts():
-        return process.wait()
+
+
+def _run_program(command: list[str], environ: Mapping[str, str], signals: StopSignals) -> int:
+    """Run the agent to its end, and return its exit code. A stop signal ends the agent first."""
+    process: subprocess.Popen[bytes] | None = None
+    try:
+        with signals.deferred():
+            process = subprocess.Popen(command, env=dict(environ))
+        with _ignored_interrupts():
+            code = process.wait()
+    except StopRequest as request:
+        if process is not None:
+            stop_process(process, request.number, AGENT_STOP_LIMIT)
+        raise
+    return code if code >= 0 else SIGNAL_EXIT - code
 
 
 @contextmanager
@@ -128,52 +140,13 @@ def _ignored_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, previous_handler)
 
 
-@contextmanager
-def _own_gateway(environ: Mapping[str, str]) -> Iterator[str]:
-    """Run `antiphon serve` on a free port, in a session of its own, so that Ctrl-C in the agent does not stop it."""
-    with tempfile.NamedTemporaryFile(prefix="antiphon-", suffix=".log") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "antiphon", "serve", "--port", "0"],
-            env=dict(environ),
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            yield _wait_for_url(process, Path(log.name))
-        finally:
-            _stop(process)
-
-
-def _wait_for_url(process: subprocess.Popen[bytes], log: Path) -> str:
-    deadline = time.monotonic() + START_LIMIT
-    while time.monotonic() < deadline:
-        has_ended = process.poll() is not None
-        text = log.read_text(encoding="utf-8", errors="replace")
-        if match := LISTENS.search(text):
-            return match.group(1)
-        if has_ended:
-            raise CommandFailed(f"the gateway did not start:\n{text[-MAX_LOG:].strip()}")
-        time.sleep(POLL_INTERVAL)
-    raise CommandFailed(f"the gateway did not start within {START_LIMIT:g} s")
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(STOP_LIMIT)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
 EPILOG: Final = f"""examples:
   antiphon run claude
   antiphon run codex --model local -- exec "Explain this folder."
   antiphon run llm -- "Say hello."
 
 `antiphon setup` writes the same settings permanently. The exit code is that of the agent.
+SIGTERM and SIGHUP are passed on to the agent; then the gateway that was started and the files of the run end too.
 
 environment:
   ANTIPHON_URL      the URL of the gateway
