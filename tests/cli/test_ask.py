@@ -57,7 +57,7 @@ def _ask(
 def test_ask_prints_the_answer_and_its_usage() -> None:
     asked = _ask("Say hello.")
     assert asked[:3] == (0, "Hello\n", "12 tokens in, 34 out\n")
-    assert asked.body == {"model": "local", "input": "Say hello.", "stream": True}
+    assert asked.body == {"model": "mock-1", "input": "Say hello.", "stream": True}
     assert asked.network.closed
 
 
@@ -68,13 +68,14 @@ def test_ask_erases_its_status_before_the_answer(option: tuple[str, ...]) -> Non
     args = make_parser().parse_args(["ask", "hi", *option])
     ask.run(args, screen, screen, stdin=Terminal(), environ={"NO_COLOR": "1"}, transport=network)
     shown = re.split(r"\r *\r", screen.getvalue())
-    assert shown[:2] == ["asking the gateway at http://127.0.0.1:8080 …", "waiting for local …"]
+    assert shown[:2] == ["asking the gateway at http://127.0.0.1:8080 …", "waiting for mock-1 …"]
     assert shown[2].startswith("{" if option else "Hello\n12 tokens in")
     assert len(shown) == 3
 
 
-def test_ask_prefers_the_local_model_over_the_first_listed() -> None:
-    assert _ask("hi").body["model"] == "local"
+def test_ask_uses_the_first_model_that_is_not_embedded() -> None:
+    assert _ask("hi", models=b'{"data":[{"id":"local"},{"id":"a"}]}').body["model"] == "a"
+    assert _ask("hi", models=b'{"data":[{"id":"local-embedding"},{"id":"local"}]}').body["model"] == "local"
     assert _ask("hi", models=b'{"data":[{"id":"b"},{"id":"a"}]}').body["model"] == "b"
 
 
@@ -85,8 +86,11 @@ def test_ask_with_model_does_not_fetch_the_list() -> None:
 
 
 def test_ask_requires_model_if_none_are_listed() -> None:
-    with pytest.raises(InvalidUsage, match="lists no models; choose one with --model"):
+    with pytest.raises(InvalidUsage, match="lists no models; add an upstream with models to its configuration"):
         _ask("hi", models=b'{"data":[]}')
+    message = r"lists no models; choose one that matches openai/\*, gpt-\* with --model, such as --model gpt-5\.5"
+    with pytest.raises(InvalidUsage, match=message):
+        _ask("hi", models=b'{"data":[],"patterns":["openai/*","gpt-*"]}')
 
 
 def test_ask_joins_words_to_one_question() -> None:

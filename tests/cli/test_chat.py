@@ -69,11 +69,11 @@ def test_chat_answers_each_line_and_continues_the_conversation() -> None:
     chatted = _chat("Hi", "", "Go on", words=("-s", "Be brief."))
     assert (chatted.code, chatted.out) == (0, "Hello\nHello\n")
     first, second = chatted.bodies
-    assert first["model"] == "local"
+    assert first["model"] == "mock-1"
     assert (first["instructions"], "previous_response_id" in first) == ("Be brief.", False)
     assert second["previous_response_id"] == "resp_1"
     assert [item["content"] for item in second["input"]] == ["Go on"]
-    assert "local at http://127.0.0.1:8080; /help lists the commands" in chatted.err
+    assert "mock-1 at http://127.0.0.1:8080; /help lists the commands" in chatted.err
 
 
 def test_chat_with_model_does_not_fetch_the_list() -> None:
@@ -143,7 +143,7 @@ def test_chat_without_a_gateway_says_how_to_start_one() -> None:
 
 def test_model_command_lists_and_selects() -> None:
     chatted = _chat("/model", "/model mock-1", "/model mock-2", "Hi")
-    assert "  mock-1\n* local\n" in chatted.err
+    assert "* mock-1\n  local\n" in chatted.err
     assert "the model is mock-1\n" in chatted.err
     assert "the gateway does not list mock-2; did you mean mock-1?" in chatted.err
     assert chatted.bodies[0]["model"] == "mock-2"

@@ -44,6 +44,13 @@ def test_models_reports_an_empty_list() -> None:
     assert "lists no models" in err
 
 
+def test_models_names_the_patterns() -> None:
+    out, err = _models(body=b'{"data":[{"id":"m","owned_by":"lab"}],"patterns":["lab/*","gpt-*"]}')
+    assert (out, err) == ("m      lab\n", "other names are served if they match: lab/*, gpt-*\n")
+    out, err = _models(body=b'{"data":[],"patterns":["o9-*"]}')
+    assert (out, err) == ("", "the gateway lists no models; choose one that matches o9-* with --model\n")
+
+
 def test_models_removes_control_characters_from_names() -> None:
     assert _models(body=b'{"data":[{"id":"a\\u001b[2J\\nb"}]}')[0] == "a[2J b\n"
 

@@ -86,6 +86,12 @@ def test_run_suggests_a_listed_model(server: ResponsesServer, environ: dict[str,
         _run(environ, "codex", "--url", server.origin, "-m", "mock-l", "--", "0")
 
 
+def test_run_warns_about_the_embedded_model(environ: dict[str, str]) -> None:
+    with ResponsesServer(models=("local",)) as server:
+        notes = _run(environ, "codex", "--url", server.origin, "--", "0")[1]
+    assert "the embedded model `local` is too small for agents" in notes
+
+
 def test_run_does_not_start_a_gateway_in_place_of_a_named_one(environ: dict[str, str]) -> None:
     with pytest.raises(CommandFailed, match="no gateway answers at"):
         _run(environ, "codex", "--url", "http://127.0.0.1:1", "--", "0")
@@ -105,7 +111,7 @@ def test_run_starts_and_stops_a_gateway(
     assert "no gateway answers at http://127.0.0.1:1: starting one" in notes
     url = notes.partition("codex with mock-1 at ")[2].strip()
     with pytest.raises(CommandFailed, match="no gateway answers"):
-        run.list_models(url, {})
+        run.served_models(url, {})
 
 
 def test_run_shows_why_its_gateway_did_not_start(
@@ -160,7 +166,7 @@ class Command:
 
     def is_gateway_running(self) -> bool:
         try:
-            run.list_models(self.url.removesuffix("/v1"), {})
+            run.served_models(self.url.removesuffix("/v1"), {})
         except CommandFailed:
             return False
         return True

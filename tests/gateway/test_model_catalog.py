@@ -49,6 +49,17 @@ def test_patterns_are_expanded_by_the_upstream_list() -> None:
     assert (transport.asked[0].method, transport.asked[0].url) == ("GET", "http://a/v1/models")
 
 
+def test_configured_names_come_before_names_that_an_upstream_lists() -> None:
+    transport = ScriptedTransport(listing("mock-1"))
+    assert available(transport, lab("a", "mock-*"), lab("b", "named")) == [("named", "b"), ("mock-1", "a")]
+
+
+def test_list_has_the_patterns_of_the_upstreams() -> None:
+    routes = Routes(Config(upstreams=[lab("a", "m", "x-*"), lab("b", "x-*", ModelRule(from_="b/*", to="*"))]), {}, {})
+    catalog = ModelCatalog(routes, ScriptedTransport(listing(), listing()), lambda: 0.0)
+    assert asyncio.run(catalog.list_models()).patterns == ["x-*", "b/*"]
+
+
 def test_renaming_pattern_lists_the_client_names() -> None:
     transport = ScriptedTransport(listing("llama-3", "x-7-y"))
     rules = [ModelRule(from_="lab/*", to="*"), ModelRule(from_="fixed-*", to="one")]

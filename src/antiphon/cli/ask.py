@@ -16,6 +16,7 @@ from antiphon.cli.gateway_address import add_url, gateway_url
 from antiphon.cli.gateway_client import call_gateway, describe_failure, request_id_line, suggested_model
 from antiphon.cli.help import HELP_FORMAT
 from antiphon.cli.last_response import LastResponse, load_last_response, save_last_response
+from antiphon.cli.model_choice import default_model, list_models
 from antiphon.cli.outcome import ResponseOutcome
 from antiphon.cli.printers import EventPrinter, Printer, TextPrinter
 from antiphon.cli.terminal import StatusLine, TextStyler
@@ -25,7 +26,6 @@ from antiphon.protocol.items import MessageParam
 from antiphon.protocol.request_fields import Input, RequestFields
 from antiphon.upstream.transport import Transport
 
-PREFERRED_MODEL: Final = "local"  # the free model, if the gateway has it
 UNREAD_INPUT: Final = "standard input is not read, because there is a prompt; add - behind it to send both"
 
 
@@ -67,7 +67,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         "-m",
         "--model",
         metavar="M",
-        help=f"the model to ask (default: `{PREFERRED_MODEL}` if the gateway lists it, else the first in its list)",
+        help="the model to ask (default: the first in the gateway's list that is not embedded, else `local`)",
     )
     parser.add_argument("-s", "--system", metavar="TEXT", help="the system prompt")
     parser.add_argument(
@@ -151,14 +151,7 @@ def _require_utf_8(subject: str, text: str) -> str:
 
 
 async def _default_model(client: AsyncClient, url: str) -> str:
-    return default_model([model.id for model in await client.models()], url)
-
-
-def default_model(names: list[str], url: str) -> str:
-    """Return the model that is asked if the user names none."""
-    if not names:
-        raise InvalidUsage(f"the gateway at {url} lists no models; choose one with --model")
-    return PREFERRED_MODEL if PREFERRED_MODEL in names else names[0]
+    return default_model(await list_models(client), url)
 
 
 def _make_input(text: str, attachments: list[Attachment]) -> Input:

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from antiphon.cli.ask import add_model_options, default_model
+from antiphon.cli.ask import add_model_options
 from antiphon.cli.attachments import attach_file
 from antiphon.cli.conversation import Conversation
 from antiphon.cli.exits import EXIT_CODES, OK, CommandFailed, InvalidUsage
@@ -18,6 +18,7 @@ from antiphon.cli.gateway_address import add_url, gateway_url
 from antiphon.cli.gateway_client import call_gateway, describe_failure, request_id_line, suggested_model
 from antiphon.cli.help import HELP_FORMAT
 from antiphon.cli.last_response import LastResponse, load_last_response, save_last_response
+from antiphon.cli.model_choice import ServedModels, default_model, list_models
 from antiphon.cli.outcome import ResponseOutcome
 from antiphon.cli.printers import TextPrinter
 from antiphon.cli.terminal import StatusLine, TextStyler, one_line
@@ -223,16 +224,19 @@ class _Connection:
         call_gateway(run_turn, self._url, self._environ, self._transport)
 
     def models(self) -> list[str]:
-        names: list[str] = []
-
-        async def list_models(client: AsyncClient, _: str) -> None:
-            names.extend(model.id for model in await client.models())
-
-        self.call(list_models)
-        return names
+        return self._served_models().names
 
     def default_model(self) -> str:
-        return default_model(self.models(), self._url)
+        return default_model(self._served_models(), self._url)
+
+    def _served_models(self) -> ServedModels:
+        results: list[ServedModels] = []
+
+        async def ask(client: AsyncClient, _: str) -> None:
+            results.append(await list_models(client))
+
+        self.call(ask)
+        return results[0]
 
     def save(self, response: tuple[str, str] | None) -> None:
         if response is not None:

@@ -9,13 +9,13 @@ from typing import Final
 
 from antiphon.cli.exits import CommandFailed
 from antiphon.cli.gateway_address import gateway_key
+from antiphon.cli.model_choice import list_models, suggest_model
 from antiphon.cli.outcome import describe_error
 from antiphon.cli.terminal import one_line
 from antiphon.client import AsyncClient, Retries, Timeouts
 from antiphon.client.asynchronous import with_transport
 from antiphon.client.server import ConnectionFault
 from antiphon.errors import ApiError
-from antiphon.protocol.suggestions import did_you_mean
 from antiphon.upstream.transport import Transport
 
 
@@ -45,13 +45,13 @@ def call_gateway(
 
 @asynccontextmanager
 async def suggested_model(client: AsyncClient, model: str) -> AsyncIterator[None]:
-    """Add the closest name that the gateway lists to the error of an unknown model."""
+    """Add the closest name that the gateway serves to the error of an unknown model."""
     try:
         yield
     except ApiError as error:
         if error.code == "model_not_found":
             with suppress(ApiError):  # the first error is of more use
-                error.message += did_you_mean(model, [one_line(listed.id) for listed in await client.models()])
+                error.message += suggest_model(model, await list_models(client))
         raise
 
 

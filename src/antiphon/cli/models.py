@@ -13,6 +13,7 @@ from antiphon.cli.exits import EXIT_CODES, OK
 from antiphon.cli.gateway_address import add_url, gateway_url
 from antiphon.cli.gateway_client import call_gateway
 from antiphon.cli.help import HELP_FORMAT
+from antiphon.cli.model_choice import describe_patterns, list_models
 from antiphon.cli.terminal import StatusLine, TextStyler, one_line, printable_json
 from antiphon.client import AsyncClient, Model
 from antiphon.upstream.transport import Transport
@@ -22,8 +23,8 @@ def add_parser(subparsers: Any, summary: str) -> None:
     parser = subparsers.add_parser(
         "models",
         help=summary,
-        description="Lists the models of a running gateway and the upstream of each. An upstream may also serve models "
-        "that are not listed: those that match its patterns.",
+        description="Lists the models of a running gateway and the upstream of each. Patterns of other names that it "
+        "serves go to standard error.",
         epilog=EPILOG,
         **HELP_FORMAT,
     )
@@ -43,13 +44,18 @@ def run(
 
     async def show(client: AsyncClient) -> None:
         with StatusLine(err, environ).show(f"asking {url} for its models"):
-            models = await client.models()
+            served = await list_models(client)
+        models = served.models
         if args.json:
-            out.write(f"{printable_json(msgspec.json.encode({'object': 'list', 'data': models}))}\n")
-        elif models:
+            members = {"object": "list", "data": models, "patterns": served.patterns}
+            out.write(f"{printable_json(msgspec.json.encode(members))}\n")
+            return
+        if models:
             out.writelines(f"{row}\n" for row in _table(models, TextStyler(out, environ), with_heading=out.isatty()))
         else:
-            err.write("the gateway lists no models; use a name that matches a pattern in its configuration\n")
+            err.write(f"the gateway lists no models; {describe_patterns(served)}\n")
+        if models and served.patterns:
+            err.write(f"other names are served if they match: {', '.join(map(one_line, served.patterns))}\n")
 
     call_gateway(show, url, environ, transport)
     return OK

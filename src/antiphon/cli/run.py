@@ -14,18 +14,22 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from antiphon.cli.agents import AGENTS, NO_KEY, Endpoint
-from antiphon.cli.ask import default_model
 from antiphon.cli.exits import EXIT_CODES, CommandFailed, InvalidUsage
+from antiphon.cli.first_model import EMBEDDED_MODEL
 from antiphon.cli.gateway_address import add_url, gateway_key, gateway_url
 from antiphon.cli.gateway_client import call_gateway
 from antiphon.cli.help import HELP_FORMAT
+from antiphon.cli.model_choice import ServedModels, default_model, list_models, suggest_model
 from antiphon.cli.own_gateway import own_gateway, stop_process
 from antiphon.cli.stop_signals import SIGNAL_EXIT, StopRequest, StopSignals
 from antiphon.cli.terminal import TextStyler, one_line
 from antiphon.client import AsyncClient
-from antiphon.protocol.suggestions import did_you_mean
 
 AGENT_STOP_LIMIT: Final = 10.0  # seconds between a stop signal and the kill of an agent that ignores it
+
+SMALL_MODEL: Final = (
+    f"the embedded model `{EMBEDDED_MODEL}` is too small for agents; `antiphon init` finds other models"
+)
 
 
 def add_parser(subparsers: Any, summary: str) -> None:
@@ -62,6 +66,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO, *, environ: Mapping[
         tempfile.TemporaryDirectory(prefix="antiphon-") as folder,
     ):
         endpoint = choose_endpoint(url, args.model, environ)
+        note_small_model(endpoint.model, err, environ)
         err.write(f"{notes('dim', f'{agent.program} with {endpoint.model} at {url}')}\n")
         err.flush()
         launch = agent.launch(endpoint, Path(folder))
@@ -76,7 +81,7 @@ def running_gateway(
     """Yield the URL of a gateway: the one that answers, or one that is started for the block."""
     url = gateway_url(explicit_url, environ)
     try:
-        list_models(url, environ)
+        served_models(url, environ)
     except CommandFailed:
         if explicit_url or environ.get("ANTIPHON_URL"):
             raise
@@ -91,21 +96,28 @@ def running_gateway(
 
 def choose_endpoint(url: str, model: str | None, environ: Mapping[str, str]) -> Endpoint:
     """Return the gateway with the named model, or with the default one. A model that is nearly listed is an error."""
-    models = list_models(url, environ)
-    if model and model not in models and (hint := did_you_mean(model, map(one_line, models))):
+    served = served_models(url, environ)
+    is_served = model in served.names or served.matches_pattern(model or "")
+    if model and not is_served and (hint := suggest_model(model, served)):
         raise InvalidUsage(f"unknown model {one_line(model)!r}{hint}")
-    return Endpoint(url, model or default_model(models, url), gateway_key(environ) or NO_KEY)
+    return Endpoint(url, model or default_model(served, url), gateway_key(environ) or NO_KEY)
 
 
-def list_models(url: str, environ: Mapping[str, str]) -> list[str]:
-    """Return the models that the gateway lists."""
-    names: list[str] = []
+def note_small_model(model: str, err: TextIO, environ: Mapping[str, str]) -> None:
+    """Warn about the embedded model."""
+    if model == EMBEDDED_MODEL:
+        err.write(f"{TextStyler(err, environ)('yellow', SMALL_MODEL)}\n")
 
-    async def collect(client: AsyncClient) -> None:
-        names.extend(model.id for model in await client.models())
 
-    call_gateway(collect, url, environ)
-    return names
+def served_models(url: str, environ: Mapping[str, str]) -> ServedModels:
+    """Return the models that the gateway serves."""
+    results: list[ServedModels] = []
+
+    async def ask(client: AsyncClient) -> None:
+        results.append(await list_models(client))
+
+    call_gateway(ask, url, environ)
+    return results[0]
 
 
 def _write_files(files: Mapping[str, str], folder: Path) -> None:

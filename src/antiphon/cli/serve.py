@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from antiphon import __version__
 from antiphon.cli.exits import EXIT_CODES, INTERRUPTED, OK, CommandFailed
+from antiphon.cli.first_model import first_model
 from antiphon.cli.gateway_address import DEFAULT_URL, gateway_url
 from antiphon.cli.help import HELP_FORMAT
 from antiphon.cli.store import describe_retention
@@ -206,7 +207,7 @@ def _interrupt_on_sigterm() -> Iterator[None]:
 def _greeting(config: Config, base_url: str, paint: TextStyler, environ: Mapping[str, str]) -> list[str]:
     url = gateway_url(base_url, {})
     usable = [upstream for upstream in config.upstreams if not upstream.lacks_key(environ)]
-    model = next((name for upstream in usable for name in upstream.listed_models()), "MODEL")
+    model = first_model(replace(config, upstreams=usable).listed_models()) or "MODEL"
     key = ' -H "Authorization: Bearer $YOUR_KEY"' if config.keys else ""
     body = msgspec.json.encode({"model": model, "input": "Say hello.", "stream": True}).decode()
     key_variable = "ANTIPHON_API_KEY=$YOUR_KEY " if config.keys else ""

@@ -18,7 +18,7 @@ from antiphon.cli.exits import EXIT_CODES, FAILED, OK, CommandFailed, InvalidUsa
 from antiphon.cli.gateway_address import gateway_url
 from antiphon.cli.help import HELP_FORMAT
 from antiphon.cli.last_response import state_file
-from antiphon.cli.run import add_agent, choose_endpoint
+from antiphon.cli.run import add_agent, choose_endpoint, note_small_model
 from antiphon.cli.terminal import TextStyler, printable
 
 
@@ -57,6 +57,7 @@ def run(
         return _undo(record, out)
     agent = AGENTS[args.agent]
     endpoint = choose_endpoint(gateway_url(args.url, environ), args.model, environ)
+    note_small_model(endpoint.model, err, environ)
     planned = _planned_files(agent.changes(endpoint, environ), _load_record(record))
     files = [file for file in planned if file.before != file.after]
     if not files:

@@ -39,8 +39,11 @@ class Model(Struct, frozen=True, kw_only=True):
 
 
 class ModelList(Struct, frozen=True, kw_only=True):
+    """The list of `/v1/models`. Names that match one of the patterns are served too, if the upstream has the model."""
+
     object: str = "list"
     data: list[Model]
+    patterns: list[str] = []
 
 
 class ModelCatalog:
@@ -58,7 +61,19 @@ class ModelCatalog:
         for upstream, names in zip(self._routes.upstreams, name_lists, strict=True):
             for name in names:  # the first upstream that serves a model gets its requests
                 models.setdefault(name, Model(id=name, owned_by=upstream.name))
-        return ModelList(data=list(models.values()))
+        configured = {
+            *self._routes.entries,
+            *(name for upstream in self._routes.upstreams for name in upstream.config.listed_models()),
+        }
+        return ModelList(
+            # Names of the configuration come first: what an upstream lists is in no order that a user chose.
+            data=sorted(models.values(), key=lambda model: model.id not in configured),
+            patterns=self._patterns(),
+        )
+
+    def _patterns(self) -> list[str]:
+        names = [name for upstream in self._routes.upstreams for name in upstream.config.model_names()]
+        return list(dict.fromkeys(filter(is_pattern, names)))
 
     async def context_size(self, target: Target) -> int | None:
         """The context size of a model in tokens: from the configuration, else from the upstream's list. If a server

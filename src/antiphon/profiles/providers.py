@@ -24,6 +24,8 @@ class Provider(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     api_key_env: str
     #: Patterns of model names that only this provider serves.
     models: list[str] = []
+    #: A model for messages that say how models are named.
+    example: str = ""
     profile: str
 
 
