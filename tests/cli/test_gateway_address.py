@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from antiphon.cli.exits import InvalidUsage
@@ -59,6 +61,27 @@ def test_gateway_url_prefers_option_then_environment_then_default() -> None:
     assert gateway_url("http://here:2", environ) == "http://here:2"
     assert gateway_url(None, environ) == "http://there:1"
     assert gateway_url(None, {"ANTIPHON_URL": ""}) == "http://127.0.0.1:8080"
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("[server]\nport = 9000\n", "http://127.0.0.1:9000"),
+        ('[server]\nhost = "0.0.0.0"\nport = 9000\n', "http://127.0.0.1:9000"),
+        ('[server]\nhost = "::1"\nport = 9000\n', "http://[::1]:9000"),
+        ('[server]\nhost = "10.0.0.1"\nport = 9000\n', DEFAULT_URL),  # the key stays on this machine
+        ("[server]\nport = 0\n", DEFAULT_URL),
+        ('[server]\nport = "x"\n', DEFAULT_URL),
+        ("[server\n", DEFAULT_URL),
+        ("server = 1", DEFAULT_URL),
+        ("", DEFAULT_URL),
+    ],
+)
+def test_gateway_url_follows_the_configuration_of_the_folder(tmp_path: Path, text: str, url: str) -> None:
+    (tmp_path / "antiphon.toml").write_text(text)
+    assert gateway_url(None, {}, tmp_path) == url
+    assert gateway_url(None, {"ANTIPHON_URL": "http://there:1"}, tmp_path) == "http://there:1"
+    assert gateway_url(None, {"ANTIPHON_CONFIG": "missing.toml"}, tmp_path) == DEFAULT_URL
 
 
 @pytest.mark.parametrize("key", ["a\r\nb: c", "schlüssel", "a\x00b"])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import socket
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -111,6 +113,25 @@ def test_init_without_a_terminal_needs_an_option(tmp_path: Path, monkeypatch: py
 def test_init_names_a_file_that_it_cannot_write(tmp_path: Path) -> None:
     with pytest.raises(CommandFailed, match="cannot write"):
         _init(tmp_path, "--yes", name="missing/antiphon.toml")
+
+
+@pytest.mark.io
+def test_init_gives_the_gateway_a_port_that_no_server_uses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    llama_cpp = next(server for server in builtin_local_servers() if server.name == "llamacpp")
+    with socket.socket() as first, socket.socket() as second:
+        first.bind(("127.0.0.1", 0))
+        first.listen()
+        port = first.getsockname()[1]
+        with suppress(OSError):  # somebody else may use it
+            second.bind(("127.0.0.1", port + 1))
+            second.listen()
+        monkeypatch.setattr(init, "DEFAULT_PORT", port)
+        server = AnsweringServer(replace(llama_cpp, base_url=f"http://127.0.0.1:{port}/v1"), ["a"])
+        args = make_parser().parse_args(["init", "--yes", "--no-live", "-o", str(tmp_path / "antiphon.toml")])
+        init.run(args, io.StringIO(), io.StringIO(), environ={}, find_servers=lambda _: [server])
+    config = _load(tmp_path)
+    assert config.server.port > port + 1
+    assert (config.upstreams[0].dialect, config.upstreams[0].profile_name) == ("responses", "llama.cpp")
 
 
 @pytest.mark.io

@@ -114,6 +114,18 @@ def test_run_starts_and_stops_a_gateway(
         run.served_models(url, {})
 
 
+def test_run_starts_a_gateway_beside_another_server(
+    server: ResponsesServer, environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model server at the default address lists models too."""
+    (tmp_path / "lab.toml").write_text(
+        f'[[upstreams]]\nname = "lab"\ndialect = "responses"\nbase_url = "{server.base_url}"\nmodels = ["mock-1"]\n'
+    )
+    monkeypatch.setattr("antiphon.cli.gateway_address.DEFAULT_URL", server.origin)
+    _, notes = _run({**environ, "ANTIPHON_CONFIG": str(tmp_path / "lab.toml")}, "codex", "--", "0")
+    assert f"no gateway answers at {server.origin}: starting one" in notes
+
+
 def test_run_shows_why_its_gateway_did_not_start(
     environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,12 +23,12 @@ class Home:
 
     def __init__(self, folder: Path, url: str) -> None:
         self.folder = folder
-        self._environ = {"HOME": str(folder), "ANTIPHON_URL": url, "ANTIPHON_API_KEY": "sk-test"}
+        self.environ = {"HOME": str(folder), "ANTIPHON_URL": url, "ANTIPHON_API_KEY": "sk-test"}
 
     def run(self, *words: str, ask: Callable[[str], str] = lambda _: "y") -> tuple[int, str]:
         out = io.StringIO()
         args = make_parser().parse_args(["setup", *words])
-        return setup.run(args, out, io.StringIO(), environ=self._environ, ask=ask), out.getvalue()
+        return setup.run(args, out, io.StringIO(), environ=self.environ, ask=ask), out.getvalue()
 
     @property
     def settings(self) -> Path:
@@ -81,6 +81,13 @@ def test_setup_without_a_terminal_needs_yes(home: Home, monkeypatch: pytest.Monk
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     with pytest.raises(InvalidUsage, match="use --yes"):
         home.run("claude", ask=input)
+
+
+def test_setup_refuses_a_server_that_is_no_gateway(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody named this server: it is at the default address."""
+    monkeypatch.setattr("antiphon.cli.gateway_address.DEFAULT_URL", home.environ.pop("ANTIPHON_URL"))
+    with pytest.raises(CommandFailed, match="is not an Antiphon gateway; name one with --url"):
+        home.run("claude", "--yes")
 
 
 def test_setup_twice_says_so(home: Home) -> None:

@@ -6,10 +6,12 @@ import io
 import json
 
 import msgspec
+import pytest
 from tests.cli.network import FakeAnswer, FakeNetwork
 
 from antiphon.cli import upstreams
 from antiphon.cli.entry import make_parser
+from antiphon.cli.exits import CommandFailed
 from antiphon.gateway.route_plan import TargetHealth, UpstreamList
 
 TARGETS = [
@@ -32,6 +34,13 @@ def test_targets_are_shown_in_a_table() -> None:
         "lab       x      healthy       12        0         1",
         "spare     y      resting 17 s  5         5         0",
     ]
+
+
+@pytest.mark.parametrize("body", [b'{"object":"list"}', b"hello", b'{"data":[{"id":"m"}]}'])
+def test_server_that_is_no_gateway_is_an_error(body: bytes) -> None:
+    args = make_parser().parse_args(["upstreams", "--url", "http://other:1"])
+    with pytest.raises(CommandFailed, match="the server at http://other:1 is not an Antiphon gateway"):
+        upstreams.run(args, io.StringIO(), io.StringIO(), environ={}, transport=FakeNetwork(upstreams=FakeAnswer(body)))
 
 
 def test_targets_can_be_printed_as_json() -> None:

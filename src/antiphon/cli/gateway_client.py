@@ -7,8 +7,11 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
+import msgspec
+
 from antiphon.cli.exits import CommandFailed
 from antiphon.cli.gateway_address import gateway_key
+from antiphon.cli.gateway_metadata import ANSWER_LIMIT, SILENT
 from antiphon.cli.model_choice import list_models, suggest_model
 from antiphon.cli.outcome import describe_error
 from antiphon.cli.terminal import one_line
@@ -41,6 +44,8 @@ def call_gateway(
         raise CommandFailed(
             describe_failure(error, url) + _retry_line(error) + request_id_line(error.request_id)
         ) from None
+    except msgspec.DecodeError:
+        raise CommandFailed(f"the server at {url} is not an Antiphon gateway: its answer has another form") from None
 
 
 @asynccontextmanager
@@ -86,6 +91,7 @@ TIMEOUTS: Final = Timeouts(connect=10.0, first_byte=900.0, idle=900.0, total=720
 FAULTS: Final = {
     "upstream_unavailable": "no gateway answers at {url}; start one with `antiphon serve`",
     "upstream_timeout": "the gateway at {url} did not answer in time",
+    SILENT: f"the server at {{url}} did not answer within {ANSWER_LIMIT:g} s; is it an Antiphon gateway?",
     "upstream_disconnected": "the gateway at {url} closed the connection before the end of its answer",
 }
 INVALID_HTTP: Final = "the gateway at {url} sent an invalid HTTP response"

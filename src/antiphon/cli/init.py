@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import socket
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, TextIO
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -23,15 +25,18 @@ from antiphon.profiles.providers import Provider, builtin_providers
 from antiphon.upstream.embedded import is_model_installed
 
 SCHEMA_FILE: Final = "antiphon.schema.json"
+DEFAULT_PORT: Final = 8080
+MAX_PORT: Final = 65535
 MAX_LISTED: Final = 20  # models of a local server that the file names
 
 
 class Choice(Struct, frozen=True):
-    """An upstream that can be configured: what the user is asked, and its part of the file."""
+    """An upstream that can be configured: what the user is asked, its part of the file, and its port here."""
 
     name: str
     question: str
     toml: str
+    port: int | None = None
 
 
 def add_parser(subparsers: Any, summary: str) -> None:
@@ -74,7 +79,7 @@ def run(
     chosen = _choose(choices, args, ask)
     if not chosen:
         raise InvalidUsage("no upstream was chosen, so nothing was written")
-    text = make_file(chosen)
+    text = make_file(chosen, choose_port(chosen))
     config = parse_config(text, args.output, environ)
     _write(args.output, text)
     _write(args.output.with_name(SCHEMA_FILE), json.dumps(config_schema(), indent=2, ensure_ascii=False) + "\n")
@@ -90,9 +95,27 @@ def run(
     return FAILED if any(result.error for result in results) else OK
 
 
-def make_file(choices: Iterable[Choice]) -> str:
+def make_file(choices: Iterable[Choice], port: int = DEFAULT_PORT) -> str:
     """Return the text of the file."""
-    return HEAD + "".join(f"\n{choice.toml}" for choice in choices)
+    return HEAD.format(port=port) + "".join(f"\n{choice.toml}" for choice in choices)
+
+
+def choose_port(choices: Iterable[Choice]) -> int:
+    """Return the default port of the gateway. If a chosen server uses it, return the next one that is free."""
+    used_ports = {choice.port for choice in choices}
+    if DEFAULT_PORT not in used_ports:
+        return DEFAULT_PORT
+    return next(port for port in range(DEFAULT_PORT + 1, MAX_PORT) if port not in used_ports and _is_free(port))
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def _provider_choices(environ: Mapping[str, str]) -> list[Choice]:
@@ -122,6 +145,7 @@ def _server_choices(servers: list[AnsweringServer]) -> list[Choice]:
             answering.server.name,
             f"Use {answering.server.title} at {answering.server.base_url} ({len(answering.models)} models)?",
             _server_toml(answering),
+            urlsplit(answering.server.base_url).port,
         )
         for answering in servers
     ]
@@ -175,7 +199,7 @@ HEAD: Final = f"""#:schema {SCHEMA_FILE}
 
 [server]
 host = "127.0.0.1"  # any other address needs [[keys]]
-port = 8080
+port = {{port}}
 """
 EMBEDDED: Final = Choice(
     "local",

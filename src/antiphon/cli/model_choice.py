@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from antiphon.cli.exits import InvalidUsage
 from antiphon.cli.first_model import first_model
+from antiphon.cli.gateway_metadata import request_metadata
 from antiphon.cli.terminal import one_line
 from antiphon.client import AsyncClient, Model
-from antiphon.client.asynchronous import request_json
 from antiphon.client.model_list import read_models
 from antiphon.config.model_rules import upstream_model_name
 from antiphon.profiles.providers import builtin_providers
@@ -21,10 +21,11 @@ MAX_PATTERNS: Final = 8  # in a message
 
 
 class ServedModels(Struct, frozen=True):
-    """The models that a gateway lists, and the patterns of other names that it serves."""
+    """The models that a server lists, and the patterns of other names that it serves if it is a gateway."""
 
     models: list[Model]
     patterns: list[str]
+    is_gateway: bool = True
 
     @property
     def names(self) -> list[str]:
@@ -36,9 +37,10 @@ class ServedModels(Struct, frozen=True):
 
 async def list_models(client: AsyncClient) -> ServedModels:
     """Ask the gateway. Other servers list no patterns."""
-    answer = await request_json(client, "GET", "/models")
+    answer = await request_metadata(client, "GET", "/models")
     models = read_models(answer)
-    return ServedModels(models, _read_patterns(answer))
+    patterns = msgspec.json.decode(answer, type=_PatternList).patterns
+    return ServedModels(models, patterns or [], is_gateway=patterns is not None)
 
 
 def default_model(served: ServedModels, url: str) -> str:
@@ -71,11 +73,4 @@ def _example_models(served: ServedModels) -> list[str]:
 
 
 class _PatternList(Struct, frozen=True):
-    patterns: list[str] = []
-
-
-def _read_patterns(answer: bytes) -> list[str]:
-    try:
-        return msgspec.json.decode(answer, type=_PatternList).patterns
-    except msgspec.DecodeError:
-        return []
+    patterns: list[str] | None = None

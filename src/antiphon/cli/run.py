@@ -80,12 +80,14 @@ def running_gateway(
 ) -> Iterator[str]:
     """Yield the URL of a gateway: the one that answers, or one that is started for the block."""
     url = gateway_url(explicit_url, environ)
+    is_named = bool(explicit_url or environ.get("ANTIPHON_URL"))
     try:
-        served_models(url, environ)
+        is_gateway = served_models(url, environ).is_gateway
     except CommandFailed:
-        if explicit_url or environ.get("ANTIPHON_URL"):
+        if is_named:
             raise
-    else:
+        is_gateway = False
+    if is_named or is_gateway:
         yield url
         return
     err.write(f"{TextStyler(err, environ)('dim', f'no gateway answers at {url}: starting one')}\n")
@@ -94,9 +96,11 @@ def running_gateway(
         yield own_url
 
 
-def choose_endpoint(url: str, model: str | None, environ: Mapping[str, str]) -> Endpoint:
+def choose_endpoint(url: str, model: str | None, environ: Mapping[str, str], *, is_named: bool = True) -> Endpoint:
     """Return the gateway with the named model, or with the default one. A model that is nearly listed is an error."""
     served = served_models(url, environ)
+    if not served.is_gateway and not is_named:
+        raise CommandFailed(f"the server at {url} is not an Antiphon gateway; name one with --url")
     is_served = model in served.names or served.matches_pattern(model or "")
     if model and not is_served and (hint := suggest_model(model, served)):
         raise InvalidUsage(f"unknown model {one_line(model)!r}{hint}")

@@ -56,7 +56,8 @@ def run(
     if args.undo:
         return _undo(record, out)
     agent = AGENTS[args.agent]
-    endpoint = choose_endpoint(gateway_url(args.url, environ), args.model, environ)
+    is_named = bool(args.url or environ.get("ANTIPHON_URL"))
+    endpoint = choose_endpoint(gateway_url(args.url, environ), args.model, environ, is_named=is_named)
     note_small_model(endpoint.model, err, environ)
     planned = _planned_files(agent.changes(endpoint, environ), _load_record(record))
     files = [file for file in planned if file.before != file.after]

@@ -12,10 +12,10 @@ import msgspec
 from antiphon.cli.exits import EXIT_CODES, OK
 from antiphon.cli.gateway_address import add_url, gateway_url
 from antiphon.cli.gateway_client import call_gateway
+from antiphon.cli.gateway_metadata import request_metadata
 from antiphon.cli.help import HELP_FORMAT
 from antiphon.cli.terminal import StatusLine, one_line, printable_json
 from antiphon.client import AsyncClient
-from antiphon.client.asynchronous import request_json
 from antiphon.gateway.route_plan import TargetHealth, UpstreamList
 from antiphon.upstream.transport import Transport
 
@@ -45,7 +45,7 @@ def run(
 
     async def show(client: AsyncClient) -> None:
         with StatusLine(err, environ).show(f"asking {url} for the health of its upstreams"):
-            answer = await request_json(client, "GET", "/upstreams")
+            answer = await request_metadata(client, "GET", "/upstreams")
         targets = msgspec.json.decode(answer, type=UpstreamList).data
         if args.json:
             out.write(f"{printable_json(answer)}\n")

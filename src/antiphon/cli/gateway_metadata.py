@@ -1,0 +1,24 @@
+"""Requests for facts about a gateway, with a time limit: a server that never answers must not block a command."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from antiphon.client import AsyncClient
+from antiphon.client.asynchronous import request_json
+from antiphon.client.server import ConnectionFault
+
+ANSWER_LIMIT: Final = 10.0  # seconds; a gateway asks its upstreams for their models for up to 5
+
+
+async def request_metadata(client: AsyncClient, method: str, path: str, body: bytes = b"") -> bytes:
+    """Return the answer, or raise `ConnectionFault` after the limit."""
+    try:
+        async with asyncio.timeout(ANSWER_LIMIT):
+            return await request_json(client, method, path, body)
+    except TimeoutError:
+        raise ConnectionFault("the server did not answer in time", code=SILENT) from None
+
+
+SILENT: Final = "silent_server"
