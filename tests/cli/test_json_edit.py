@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.cli.exits import InvalidUsage
-from antiphon.cli.json_edit import set_members
+from antiphon.cli.json_edit import parse_object, set_members, take_back_members
 
 MEMBERS = {"model": "m", "env": {"A": "1"}}
 
@@ -70,3 +70,44 @@ def test_result_has_the_old_members_and_the_new(
 ) -> None:
     text = json.dumps(value, indent=indent, ensure_ascii=is_ascii)
     assert json.loads(set_members(text, members)) == _merge(value, members)
+
+
+BEFORE = {"theme": "dark", "model": "old", "env": {"A": "1"}}
+AFTER = {"theme": "dark", "model": "new", "env": {"A": "1", "B": "2"}, "added": {"x": 1, "y": {"z": 2}}}
+
+
+@pytest.mark.parametrize(
+    ("text", "result"),
+    [
+        (json.dumps(AFTER), BEFORE),
+        (json.dumps(AFTER, indent=2), BEFORE),
+        # Settings that came since stay.
+        (json.dumps({**AFTER, "more": 1}, indent=2), {**BEFORE, "more": 1}),
+        (json.dumps({"first": 1, **AFTER, "env": {"B": "2", "C": "3"}}), {"first": 1, **BEFORE, "env": {"C": "3"}}),
+        # A value that was changed since stays.
+        (json.dumps({**AFTER, "model": "other"}), {**BEFORE, "model": "other"}),
+        (json.dumps({**AFTER, "added": {"x": 1, "own": 3}}), {**BEFORE, "added": {"own": 3}}),
+        (json.dumps({"added": AFTER["added"]}), {}),
+        (json.dumps({"added": {"y": {}}}), {}),
+        ('{ // comment\n"added": {"x": 1} }', {}),
+        ("{}", {}),
+    ],
+)
+def test_members_that_are_as_set_are_taken_back(text: str, result: dict[str, Any]) -> None:
+    assert parse_object(take_back_members(text, BEFORE, AFTER)) == result
+
+
+def test_members_are_taken_back_without_touching_comments() -> None:
+    text = (
+        '{\r\n\t// mine\r\n\t"theme": "dark", // too\r\n\t"model": "new",\r\n\t"added": {\r\n\t\t"x": 1\r\n\t}\r\n}\r\n'
+    )
+    assert take_back_members(text, {}, {"model": "new", "added": {"x": 1}}) == (
+        '{\r\n\t// mine\r\n\t"theme": "dark" // too\r\n}\r\n'
+    )
+
+
+@given(OBJECTS, OBJECTS)
+def test_members_that_were_set_can_be_taken_back(before: dict[str, Any], members: dict[str, Any]) -> None:
+    text = json.dumps(before, indent=2)
+    after = set_members(text, members)
+    assert parse_object(take_back_members(after, before, parse_object(after))) == before

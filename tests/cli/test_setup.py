@@ -152,12 +152,61 @@ def test_undo_restores_the_state_before_the_first_of_two_changes(home: Home) -> 
     assert home.settings.read_text() == "{}"
 
 
-def test_undo_does_not_touch_a_file_that_was_changed_since(home: Home) -> None:
-    home.run("claude", "--yes")
-    home.settings.write_text("{}")
-    with pytest.raises(CommandFailed, match="changed since it was written, so it is not restored"):
+def test_undo_keeps_what_was_changed_since(home: Home) -> None:
+    home.settings.parent.mkdir()
+    home.settings.write_text('{\n  "theme": "dark", // mine\n  "model": "opus"\n}\n')
+    home.run("claude", "--yes", "-m", "mock-1")
+    home.settings.write_text(home.settings.read_text().replace('"dark"', '"light"'))
+    assert home.run("claude", "--undo") == (0, f"removed the settings from {home.settings}; later changes stay\n")
+    assert home.settings.read_text() == '{\n  "theme": "light", // mine\n  "model": "opus"\n}\n'
+    with pytest.raises(InvalidUsage, match="nothing to undo"):
         home.run("claude", "--undo")
-    assert home.settings.read_text() == "{}"
+
+
+def test_undo_keeps_lines_that_were_added_since(home: Home) -> None:
+    home.run("codex", "--yes")
+    file = home.folder / ".codex" / "antiphon.config.toml"
+    file.write_text(file.read_text() + '[projects."/x"]\n')
+    home.run("codex", "--undo")
+    assert file.read_text() == '[projects."/x"]\n'
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex"])
+def test_undo_accepts_files_that_are_gone(home: Home, agent: str) -> None:
+    home.run(agent, "--yes")
+    for file in home.folder.glob(".c*/*"):
+        file.unlink()
+    assert home.run(agent, "--undo")[0] == 0
+    assert [file for file in home.folder.rglob("*") if file.is_file()] == []
+
+
+def test_undo_removes_a_new_file_that_has_only_its_settings(home: Home) -> None:
+    home.run("claude", "--yes")
+    home.settings.write_text(json.dumps(json.loads(home.settings.read_text())))
+    home.run("claude", "--undo")
+    assert not home.settings.exists()
+
+
+def test_undo_says_what_to_remove_if_it_cannot_be_found(home: Home) -> None:
+    file = home.folder / ".aider.conf.yml"
+    file.write_text("dark-mode: true\n")
+    home.run("aider", "--yes", "-m", "mock-1")
+    file.write_text("dark-mode: true\nmodel: openai/mine\n")
+    with pytest.raises(CommandFailed) as raised:
+        home.run("aider", "--undo")
+    original = home.folder / ".local" / "state" / "antiphon" / "setup-aider-.aider.conf.yml"
+    assert f"the file as it was before is {original}; remove these lines by hand:" in str(raised.value)
+    assert "\n  model: openai/mock-1\n" in str(raised.value)
+    assert original.read_text() == "dark-mode: true\n"
+    assert file.read_text() == "dark-mode: true\nmodel: openai/mine\n"
+
+
+def test_undo_does_not_touch_a_file_that_is_no_longer_json(home: Home) -> None:
+    home.run("claude", "--yes")
+    home.settings.write_text("{")
+    with pytest.raises(CommandFailed, match=r"was changed since.*there was no such file before; remove these lines"):
+        home.run("claude", "--undo")
+    assert home.settings.read_text() == "{"
 
 
 def test_setup_names_a_file_that_it_cannot_edit(home: Home) -> None:

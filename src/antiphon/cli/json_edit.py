@@ -1,10 +1,11 @@
-"""Sets members of a JSON object in its text: the comments, the order and the spaces of everything else stay."""
+"""Sets members of a JSON object in its text, or takes them back: the comments, the order and the spaces of everything
+else stay."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from antiphon.cli.exits import InvalidUsage
@@ -15,6 +16,7 @@ TOKEN: Final = re.compile(
     r'(?:\s+|//[^\n]*|/\*.*?\*/)|(?P<token>"(?:[^"\\]|\\.)*+"?|[{}\[\]:,]|[^\s{}\[\]:,"/]+|/\*.*|.)', re.DOTALL
 )
 FIRST_MEMBER: Final = re.compile(r'\n([ \t]++)(?=")')
+LINE_END: Final = re.compile(r"[ \t]*+(?://|\r|\n)")
 INDENT: Final = "  "
 OPENING: Final = ("{", "[")
 CLOSING: Final = ("}", "]")
@@ -37,12 +39,15 @@ class Edit(NamedTuple):
 
 
 class Value(NamedTuple):
-    """A value and its place in the text. `members` is None unless it is an object."""
+    """A value and its place in the text. `members` is None unless it is an object. A member of an object has the start
+    of its name, and the place of the comma behind it."""
 
     start: int
     end: int
     members: dict[str, Value] | None = None
     has_end_comma: bool = False
+    name_start: int = 0
+    comma: int | None = None
 
 
 def set_members(text: str, members: Mapping[str, Any]) -> str:
@@ -52,16 +57,37 @@ def set_members(text: str, members: Mapping[str, Any]) -> str:
     """
     if not text.strip():
         return json.dumps(members, indent=2, ensure_ascii=False) + "\n"
-    tokens = [Token(match.start(), match.end(), match[0]) for match in TOKEN.finditer(text) if match["token"]]
-    _require_object(tokens)
+    tokens = _tokens(text)
+    _parse(tokens)
+    return _apply(text, _edits(text, _value(tokens, 0)[0], members, ""))
+
+
+def take_back_members(text: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    """Return the text of a JSON object in which every member that differs between `before` and `after`, and is still as
+    in `after`, is as in `before`. Raises `InvalidUsage` if the text is not a JSON object."""
+    tokens = _tokens(text)
+    current = _parse(tokens)
+    return _apply(text, _take_back_edits(text, _value(tokens, 0)[0], current, before, after, ""))
+
+
+def parse_object(text: str) -> dict[str, Any]:
+    """Return the value of a JSON object with comments and trailing commas; a blank text is an empty one."""
+    return _parse(_tokens(text)) if text.strip() else {}
+
+
+def _apply(text: str, edits: Iterable[Edit]) -> str:
     newline = "\r\n" if "\r\n" in text else "\n"
-    edits = sorted(_edits(text, _value(tokens, 0)[0], members, ""), key=lambda edit: edit.start)
-    for edit in reversed(edits):  # of two at one place, the first comes first in the text
+    in_order = sorted(edits, key=lambda edit: edit.start)
+    for edit in reversed(in_order):  # of two at one place, the first comes first in the text
         text = text[: edit.start] + edit.text.replace("\n", newline) + text[edit.end :]
     return text
 
 
-def _require_object(tokens: list[Token]) -> None:
+def _tokens(text: str) -> list[Token]:
+    return [Token(match.start(), match.end(), match[0]) for match in TOKEN.finditer(text) if match["token"]]
+
+
+def _parse(tokens: list[Token]) -> dict[str, Any]:
     texts = ["", *(token.text for token in tokens), ""]
     plain = "".join(
         text
@@ -74,6 +100,7 @@ def _require_object(tokens: list[Token]) -> None:
         raise InvalidUsage(f"the file is not JSON ({error}); repair it, or add the settings by hand") from None
     if not isinstance(value, dict):
         raise InvalidUsage("the file is not a JSON object; repair it, or add the settings by hand")
+    return value
 
 
 def _value(tokens: list[Token], index: int) -> tuple[Value, int]:
@@ -84,12 +111,15 @@ def _value(tokens: list[Token], index: int) -> tuple[Value, int]:
     members: dict[str, Value] = {}
     index += 1
     while tokens[index].text not in CLOSING:
-        name = ""
+        name, name_start = "", tokens[index].start
         if first.text == "{":
             name = json.loads(tokens[index].text)
             index += 2
-        members[name], index = _value(tokens, index)
-        index += tokens[index].text == ","
+        member, index = _value(tokens, index)
+        has_comma = tokens[index].text == ","
+        comma = tokens[index].start if has_comma else None
+        members[name] = member._replace(name_start=name_start, comma=comma)
+        index += has_comma
     last = tokens[index]
     has_end_comma = tokens[index - 1].text == ","
     return Value(first.start, last.end, members if first.text == "{" else None, has_end_comma), index + 1
@@ -115,6 +145,49 @@ def _edits(text: str, value: Value, members: Mapping[str, Any], indent: str) -> 
     place = len(text[:close].rstrip())  # behind the last member and its comment
     has_own_line = "\n" in text[place:close]
     yield Edit(place, place, f"\n{lines}" if has_own_line else f"\n{lines}\n{indent}")
+
+
+def _take_back_edits(
+    text: str,
+    value: Value,
+    current: Mapping[str, Any],
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    indent: str,
+) -> Iterator[Edit]:
+    members = value.members or {}
+    inner = _indent_of(text, value, indent + INDENT)
+    removed: set[str] = set()
+    for name in after.keys() & current.keys():
+        own, old, new = current[name], before.get(name, {}), after[name]
+        if name not in before and _is_part(own, new):
+            removed.add(name)
+        elif isinstance(own, dict) and isinstance(new, dict) and isinstance(old, dict):
+            yield from _take_back_edits(text, members[name], own, old, new, inner)
+        elif name in before and own == new != old:
+            yield Edit(members[name].start, members[name].end, _dump(old, inner))
+    yield from _removals(text, value, removed)
+
+
+def _is_part(value: Any, whole: Any) -> bool:
+    """Whether a value is equal to another, or an object that has only members of it."""
+    if isinstance(value, dict) and isinstance(whole, dict):
+        return all(name in whole and _is_part(value[name], whole[name]) for name in value)
+    return bool(value == whole)
+
+
+def _removals(text: str, value: Value, names: set[str]) -> Iterator[Edit]:
+    """The edits that remove members with their lines. The last of those that stay loses its comma."""
+    members = value.members or {}
+    for name in names:
+        member = members[name]
+        end = member.end if member.comma is None else member.comma + 1
+        has_rest = not LINE_END.match(text, end)  # what follows must not get into a comment on the line before
+        start = len(text[: member.name_start].rstrip(" \t" if has_rest else None))
+        yield Edit(start, end, "")
+    rest = [member for name, member in members.items() if name not in names]
+    if names and rest and rest[-1].comma is not None and not value.has_end_comma:
+        yield Edit(rest[-1].comma, rest[-1].comma + 1, "")
 
 
 def _indent_of(text: str, value: Value, default: str) -> str:

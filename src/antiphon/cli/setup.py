@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from difflib import unified_diff
 from pathlib import Path
 from typing import Any, Final, TextIO
@@ -17,6 +17,7 @@ from antiphon.cli.agents import AGENTS, FileChange
 from antiphon.cli.exits import EXIT_CODES, FAILED, OK, CommandFailed, InvalidUsage
 from antiphon.cli.gateway_address import gateway_url
 from antiphon.cli.help import HELP_FORMAT
+from antiphon.cli.json_edit import parse_object, take_back_members
 from antiphon.cli.last_response import state_file
 from antiphon.cli.run import add_agent, choose_endpoint, note_small_model
 from antiphon.cli.terminal import TextStyler, printable
@@ -35,13 +36,13 @@ def add_parser(subparsers: Any, summary: str) -> None:
         "setup",
         help=summary,
         description="Writes the address of the gateway and a model into the files of an agent, after showing the "
-        "change and asking. --undo restores the files.",
+        "change and asking. --undo takes the change back; what was changed in the files since stays.",
         epilog=EPILOG,
         **HELP_FORMAT,
     )
     add_agent(parser)
     parser.add_argument("-y", "--yes", action="store_true", help="write without asking")
-    parser.add_argument("--undo", action="store_true", help="restore the files as they were before")
+    parser.add_argument("--undo", action="store_true", help="take the change back")
 
 
 def run(
@@ -128,11 +129,15 @@ def _restore(file: WrittenFile) -> None:
 
 def _show_changes(files: list[WrittenFile], out: TextIO, paint: TextStyler) -> None:
     for file in files:
-        old, new = (file.before or "").splitlines(), file.after.splitlines()
-        name = file.path if file.before is not None else f"{file.path} (new)"
-        for line in unified_diff(old, new, file.path, name, lineterm=""):
+        for line in _diff(file):
             style: Any = {"+": "bold", "-": "red"}.get(line[:1])
             out.write(f"{paint(style, printable(line)) if style else printable(line)}\n")
+
+
+def _diff(file: WrittenFile) -> Iterator[str]:
+    old, new = (file.before or "").splitlines(), file.after.splitlines()
+    name = file.path if file.before is not None else f"{file.path} (new)"
+    return unified_diff(old, new, file.path, name, lineterm="")
 
 
 def _is_confirmed(ask: Callable[[str], str]) -> bool:
@@ -174,14 +179,61 @@ def _undo(record: Path, out: TextIO) -> int:
     files = _load_record(record)
     if not files:
         raise InvalidUsage("nothing to undo: `antiphon setup` wrote no file of this agent")
-    changed = [file.path for file in files if _read(Path(file.path)) != file.after]
-    if changed:
-        raise CommandFailed(f"changed since it was written, so it is not restored: {', '.join(changed)}")
-    for file in files:
-        _restore(file)
-        out.write(f"restored {file.path}\n")
+    texts = [_undone_text(file) for file in files]
+    rest = [file for file, text in zip(files, texts, strict=True) if isinstance(text, Unknown)]
+    for file, text in zip(files, texts, strict=True):
+        if not isinstance(text, Unknown):
+            out.write(_restore_text(file, text))
+    if rest:
+        _write(record, msgspec.json.encode(rest).decode())
+        raise CommandFailed("\n".join(_describe_rest(file, record) for file in rest))
     record.unlink()
     return OK
+
+
+class Unknown:
+    """The text of a file without the settings of `setup` cannot be found: they were changed."""
+
+
+def _undone_text(file: WrittenFile) -> str | Unknown | None:
+    """The text of a file without the settings that `setup` wrote, with all that was changed since; None: no file."""
+    text = _read(Path(file.path))
+    if text is None or text == file.after:
+        return file.before if text is not None else None
+    added = file.after.removeprefix(file.before or "")
+    if Path(file.path).suffix in (".json", ".jsonc"):
+        try:
+            text = take_back_members(text, parse_object(file.before or ""), parse_object(file.after))
+        except InvalidUsage:
+            return Unknown()
+        return None if file.before is None and "".join(text.split()) == "{}" else text
+    if added not in text:
+        return Unknown()
+    text = text.replace(added, "", 1)
+    return None if file.before is None and not text.strip() else text
+
+
+def _restore_text(file: WrittenFile, text: str | None) -> str:
+    """Write the text, and return the line that says so."""
+    path = Path(file.path)
+    if text is None:
+        path.unlink(missing_ok=True)
+    else:
+        _write(path, text)
+    is_whole = text == file.before
+    return f"restored {file.path}\n" if is_whole else f"removed the settings from {file.path}; later changes stay\n"
+
+
+def _describe_rest(file: WrittenFile, record: Path) -> str:
+    """Say how to undo a change by hand."""
+    lines = [line[1:] for line in _diff(file) if line.startswith("+") and not line.startswith("+++")]
+    advice = "there was no such file before"
+    if file.before is not None:
+        original = record.with_name(f"{record.stem}-{Path(file.path).name}")
+        _write(original, file.before)
+        advice = f"the file as it was before is {original}"
+    problem = f"{file.path} was changed since, and the settings are not found in it"
+    return "\n".join([f"{problem}; {advice}; remove these lines by hand:", *(f"  {printable(line)}" for line in lines)])
 
 
 EPILOG: Final = f"""examples:
