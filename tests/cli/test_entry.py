@@ -169,6 +169,44 @@ def test_interrupted_ask_exits_with_130_without_traceback() -> None:
     assert (process.returncode, out, err) == (130, "", "")
 
 
+#: Interrupts itself when the named module is imported.
+INTERRUPTED_IMPORT = """
+import os, signal, sys
+
+class Interrupter:
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[1]:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupter())
+from antiphon.cli import main
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.parametrize("module", ["antiphon.cli.entry", "argparse", "antiphon.cli.ask", "msgspec"])
+def test_interrupt_during_imports_exits_with_130_without_traceback(module: str) -> None:
+    command = [sys.executable, "-c", INTERRUPTED_IMPORT, module, "ask", "hi", "--url", "http://127.0.0.1:9"]
+    ended = subprocess.run(command, capture_output=True, text=True, env=_environ(), timeout=60, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
+
+
+def test_interrupt_during_imports_of_the_server_exits_with_130(tmp_path: Path) -> None:
+    (tmp_path / "antiphon.toml").write_text(LAB)
+    command = [sys.executable, "-c", INTERRUPTED_IMPORT, "antiphon.api.serve_api", "serve", "--port", "0"]
+    ended = subprocess.run(
+        command, capture_output=True, text=True, env=_environ(), timeout=60, check=False, cwd=tmp_path
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
+
+
+def test_ignored_interrupt_stays_ignored() -> None:
+    program = f"import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n{INTERRUPTED_IMPORT}"
+    command = [sys.executable, "-c", program, "antiphon.cli.models", "models", "--url", "ftp://x"]
+    ended = subprocess.run(command, capture_output=True, text=True, env=_environ(), timeout=60, check=False)
+    assert ended.returncode == 2
+
+
 def test_closed_output_pipe_exits_with_1_without_message() -> None:
     """Exit code 1: output that `| head` did not read was not printed."""
     read_end, write_end = os.pipe()

@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import Any, Final, Protocol, TextIO, cast
 
 from antiphon import __version__
+from antiphon.cli import restore_interrupt
 from antiphon.cli.exits import EXIT_CODES, FAILED, INTERRUPTED, INVALID_USAGE, InvalidUsage
 from antiphon.cli.help import HELP_FORMAT
 from antiphon.cli.terminal import StatusLine, TextStyler, printable
@@ -41,13 +42,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # characters that the terminal's encoding lacks are replaced
     try:
         args = parse_arguments(sys.argv[1:] if argv is None else argv)
+        command = import_command(args.command) if args.command else None
     except SystemExit as exit_request:
         return int(exit_request.code or 0)
-    if args.command is None:
+    if command is None:
         err.write(make_parser([]).format_help())
         return INVALID_USAGE
     try:
-        code = import_command(args.command).run(args, out, err)
+        restore_interrupt()
+        code = command.run(args, out, err)
         out.flush()
     except AntiphonError as error:
         return _report_error(error, out, err)

@@ -18,6 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from antiphon import __version__
+from antiphon.cli import exit_on_interrupt, restore_interrupt
 from antiphon.cli.exits import EXIT_CODES, INTERRUPTED, OK, CommandFailed
 from antiphon.cli.first_model import first_model
 from antiphon.cli.gateway_address import DEFAULT_URL, gateway_url
@@ -185,7 +186,10 @@ def _load_agents(specs: list[str], cwd: Path) -> list[UpstreamConfig]:
 
 def _import_serve(config: Config, cwd: Path) -> Serve:
     # Imported here because no other command needs the server and the import is slow.
+    exit_on_interrupt()
     from antiphon.api.serve_api import serve_api
+
+    restore_interrupt()
 
     if not any(upstream.agent for upstream in config.upstreams):
         return serve_api
