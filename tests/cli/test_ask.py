@@ -106,21 +106,29 @@ def test_ask_appends_standard_input_at_a_dash() -> None:
     assert _ask("Review this:", "-", stdin=io.StringIO("+x\n")).body["input"] == "Review this:\n\n+x"
 
 
-def test_ask_does_not_read_standard_input_if_a_question_is_given() -> None:
-    """A shell loop over the lines of a file must not lose its input to the first question."""
-    piped = io.StringIO("another line\n")
-    assert _ask("hi", stdin=piped).body["input"] == "hi"
-    assert piped.read() == "another line\n"
+def test_ask_puts_standard_input_at_the_dash() -> None:
+    asked = _ask("Review", "this:", "-", "Be brief.", stdin=io.StringIO("+x\n"))
+    assert asked.body["input"] == "Review this:\n\n+x\n\nBe brief."
 
 
-def test_ask_says_on_a_terminal_that_it_does_not_read_a_pipe() -> None:
+def test_ask_adds_a_pipe_after_the_question() -> None:
     reader, writer = os.pipe()
+    os.write(writer, b"one two\n")
     os.close(writer)
     with open(reader, encoding="utf-8") as piped:
-        assert "add - behind it" in _ask("hi", stdin=piped, err=Terminal()).err
-        assert "add - behind it" not in _ask("hi", stdin=piped).err
-        assert "add - behind it" not in _ask("hi", "-", stdin=piped, err=Terminal()).err
-    assert "add - behind it" not in _ask("hi", err=Terminal()).err
+        assert _ask("Repeat:", stdin=piped).body["input"] == "Repeat:\n\none two"
+
+
+def test_ask_adds_a_file_on_standard_input_after_the_question(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one two\n")
+    with (tmp_path / "a.txt").open() as file:
+        assert _ask("Repeat:", stdin=file).body["input"] == "Repeat:\n\none two"
+
+
+def test_ask_adds_nothing_from_an_empty_or_other_standard_input() -> None:
+    with open(os.devnull) as empty:
+        assert _ask("hi", stdin=empty).body["input"] == "hi"
+    assert _ask("hi", stdin=io.StringIO("no file")).body["input"] == "hi"
 
 
 @pytest.mark.parametrize("stdin", [Terminal(), io.StringIO(" \n")], ids=["a terminal", "an empty pipe"])

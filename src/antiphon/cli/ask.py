@@ -19,14 +19,12 @@ from antiphon.cli.last_response import LastResponse, load_last_response, save_la
 from antiphon.cli.model_choice import default_model, list_models
 from antiphon.cli.outcome import ResponseOutcome
 from antiphon.cli.printers import EventPrinter, Printer, TextPrinter
-from antiphon.cli.terminal import StatusLine, TextStyler
+from antiphon.cli.terminal import StatusLine
 from antiphon.client import AsyncClient, ResponseStream
 from antiphon.protocol.content import InputText
 from antiphon.protocol.items import MessageParam
 from antiphon.protocol.request_fields import Input, RequestFields
 from antiphon.upstream.transport import Transport
-
-UNREAD_INPUT: Final = "standard input is not read, because there is a prompt; add - behind it to send both"
 
 
 def add_parser(subparsers: Any, summary: str) -> None:
@@ -43,7 +41,7 @@ def add_parser(subparsers: Any, summary: str) -> None:
         "prompt",
         nargs="*",
         metavar="PROMPT",
-        help="the prompt; `-`, or no prompt in a pipe, reads standard input",
+        help="the prompt; a pipe or a file on standard input is added after it, or at `-`; `</dev/null` adds nothing",
     )
     add_model_options(parser)
     add_url(parser)
@@ -89,13 +87,12 @@ def run(
     environ: Mapping[str, str] = os.environ,
     transport: Transport | None = None,
 ) -> int:
-    text = _read_prompt(args.prompt, stdin or sys.stdin)
-    if args.prompt and "-" not in args.prompt and err.isatty() and _is_pipe(stdin or sys.stdin):
-        err.write(f"{TextStyler(err, environ)('yellow', UNREAD_INPUT)}\n")
+    status = StatusLine(err, environ)
+    with status:
+        text = _read_prompt(args.prompt, stdin or sys.stdin, status)
     model = _require_utf_8("the model name", args.model or "")
     system = _require_utf_8("the system prompt", args.system or "")
     attachments = [attach_file(file) for file in args.files]
-    status = StatusLine(err, environ)
     printer = EventPrinter(out, status) if args.json else TextPrinter(out, err, environ, status)
     url = gateway_url(args.url, environ)
     last = load_last_response(url, environ) if args.continue_ and not args.response else None
@@ -120,25 +117,36 @@ def run(
     return OK
 
 
-def _read_prompt(arguments: list[str], stdin: TextIO) -> str:
-    """Return the words of the command line, then standard input if `-` is among them or there are none."""
-    texts = [" ".join(argument for argument in arguments if argument != "-")]
-    if "-" in arguments or (not arguments and not stdin.isatty()):
-        try:
-            texts.append(stdin.read())
-        except UnicodeDecodeError:
-            raise InvalidUsage("standard input is not valid UTF-8") from None
+def _read_prompt(arguments: list[str], stdin: TextIO, status: StatusLine) -> str:
+    """Return the words of the command line with standard input at `-`. Without `-`, a pipe or a file follows them."""
+    if "-" not in arguments and (_is_pipe_or_file(stdin) or not (arguments or stdin.isatty())):
+        arguments = [*arguments, "-"]
+    texts = [""]
+    for argument in arguments:
+        if argument == "-":
+            status.show("reading standard input")
+            texts += [_read_text(stdin), ""]
+        else:
+            texts[-1] = f"{texts[-1]} {argument}"
     prompt = "\n\n".join(text.strip() for text in texts if text.strip())
     if not prompt:
         raise InvalidUsage('no prompt given; write `antiphon ask "What is 2+2?"`, or pipe a prompt into the command')
     return _require_utf_8("the prompt", prompt)
 
 
-def _is_pipe(stream: TextIO) -> bool:
+def _read_text(stdin: TextIO) -> str:
     try:
-        return stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode)
+        return stdin.read()
+    except UnicodeDecodeError:
+        raise InvalidUsage("standard input is not valid UTF-8") from None
+
+
+def _is_pipe_or_file(stream: TextIO) -> bool:
+    try:
+        mode = os.fstat(stream.fileno()).st_mode
     except (OSError, ValueError):  # closed, or no file
         return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
 
 
 def _require_utf_8(subject: str, text: str) -> str:
@@ -178,7 +186,7 @@ EPILOG: Final = f"""examples:
   antiphon ask "What is the capital of Peru?"
   antiphon ask -m local -f cat.png "What is this?"
   antiphon ask -c "And of Chile?"         continue the last answer
-  git diff | antiphon ask "Review this change:" -
+  git diff | antiphon ask "Review this change:"
   antiphon ask --json "Say hello." | jq -r 'select(.type == "response.output_text.delta").delta'
 
 environment:
