@@ -463,6 +463,16 @@ def test_caller_can_forbid_fallbacks() -> None:
         assert lab.counts == (2, 0)
 
 
+@pytest.mark.parametrize("provider", [{"only": ["a"]}, {"ignore": ["b"]}, {"allow_fallbacks": False}])
+def test_target_for_long_requests_is_not_asked_against_the_words_of_the_caller(provider: dict[str, Any]) -> None:
+    too_long = error(400, "maximum context length exceeded", code="context_length_exceeded")
+    only_a = (TargetConfig(upstream="a", model="x"),)
+    with lab_with(too_long, says("B"), targets=only_a, on_context_length=[LONG]) as lab:
+        answer = lab.ask(provider=provider)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "context_length_exceeded")
+        assert lab.counts == (1, 0)
+
+
 def test_parameters_can_be_required() -> None:
     with lab_with(says("A"), says("B"), kinds=(MessagesServer, ChatServer)) as lab:
         assert lab.upstream_of(top_logprobs=2, provider={"require_parameters": True}) == "b"

@@ -109,6 +109,28 @@ def test_only_and_ignore_filter() -> None:
     assert labels(applied(RoutingWishes(ignore=("a",)))[0]) == [["b"], ["c"]]
 
 
+@pytest.mark.parametrize(
+    ("wishes", "special", "losses"),
+    [
+        (RoutingWishes(only=("a",)), [], []),
+        (RoutingWishes(only=("a", "s")), ["s"], []),
+        (RoutingWishes(ignore=("S",)), [], []),
+        (RoutingWishes(ignore=("b",)), ["s"], []),
+        (RoutingWishes(allows_fallbacks=False), [], []),
+        (RoutingWishes(order=("a", "s"), allows_fallbacks=False), [], ["provider.order"]),
+        (RoutingWishes(order=("b",)), ["s"], []),
+    ],
+)
+def test_targets_for_special_failures_are_those_that_the_caller_allows(
+    wishes: RoutingWishes, special: list[str], losses: list[str]
+) -> None:
+    route = make_route(at("a"), at("b"), on_context_length=[at("s")], on_refusal=[at("s")])
+    wanted, reported = apply_wishes(route, wishes, {"m": route}.get)
+    for targets in (wanted.on_context_length, wanted.on_refusal):
+        assert [target.target.upstream.name for target in targets] == special
+    assert [loss.path for loss in reported] == losses
+
+
 def test_route_keeps_a_target_whatever_a_caller_excludes() -> None:
     route, losses = applied(RoutingWishes(only=("x",), ignore=("a", "b", "c")))
     assert labels(route) == [["a", "b"], ["c"]]

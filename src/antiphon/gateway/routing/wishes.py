@@ -92,13 +92,14 @@ def apply_wishes(
             losses.append(Loss(f"models[{index}]", f"the model {model[:100]!r}", "no upstream serves it"))
         elif other.name != route.name:
             groups += other.groups
-    offered = {target.target.upstream.name.lower() for group in groups for target in group.targets}
-    for member in ("order", "only", "ignore"):
+    offered = {_upstream_name(target) for group in groups for target in group.targets}
+    special = {_upstream_name(target) for target in (*route.on_context_length, *route.on_refusal)}
+    for member, names in (("order", offered), ("only", offered | special), ("ignore", offered | special)):
         for name in getattr(wishes, member):
-            if name.lower() not in offered:
+            if name.lower() not in names:
                 what = f"the provider {name[:100]!r}"
                 losses.append(Loss(f"provider.{member}", what, "the model has no such target"))
-    allowed_groups = _filter_groups(groups, wishes, offered)
+    allowed_groups = _filter_groups(groups, wishes)
     if not allowed_groups:
         losses.append(Loss("provider", "the choice of providers", "it leaves the model without a target"))
     groups = allowed_groups or groups
@@ -110,25 +111,50 @@ def apply_wishes(
     if not wishes.allows_fallbacks:
         rounds = 1
     retry = replace(route.retry, rounds=rounds)
-    return replace(route, groups=tuple(groups), strategy=strategy, retry=retry), losses
+    return (
+        replace(
+            route,
+            groups=tuple(groups),
+            strategy=strategy,
+            retry=retry,
+            on_context_length=_filter_special(route.on_context_length, wishes),
+            on_refusal=_filter_special(route.on_refusal, wishes),
+        ),
+        losses,
+    )
 
 
-def _filter_groups(groups: list[RouteGroup], wishes: RoutingWishes, offered: set[str]) -> list[RouteGroup]:
-    only = {name.lower() for name in wishes.only} & offered
+def _upstream_name(target: RouteTarget) -> str:
+    return target.target.upstream.name.lower()
+
+
+def _filter_groups(groups: list[RouteGroup], wishes: RoutingWishes) -> list[RouteGroup]:
+    is_allowed = _allowance(wishes)
+    allowed = [make_group(filter(is_allowed, group.targets), group.reason) for group in groups]
+    return [group for group in allowed if group.targets]
+
+
+def _filter_special(targets: tuple[RouteTarget, ...], wishes: RoutingWishes) -> tuple[RouteTarget, ...]:
+    """The targets for a special failure that the caller allows. They are fallbacks too."""
+    return tuple(filter(_allowance(wishes), targets)) if wishes.allows_fallbacks else ()
+
+
+def _allowance(wishes: RoutingWishes) -> Callable[[RouteTarget], bool]:
+    """Whether `only` and `ignore` allow a target."""
+    only = {name.lower() for name in wishes.only}
     ignored = {name.lower() for name in wishes.ignore}
 
     def is_allowed(target: RouteTarget) -> bool:
-        name = target.target.upstream.name.lower()
+        name = _upstream_name(target)
         return (not only or name in only) and name not in ignored
 
-    allowed = [make_group(filter(is_allowed, group.targets), group.reason) for group in groups]
-    return [group for group in allowed if group.targets]
+    return is_allowed
 
 
 def _order_groups(groups: list[RouteGroup], wishes: RoutingWishes, offered: set[str]) -> list[RouteGroup]:
     ordered: list[RouteGroup] = []
     for name in dict.fromkeys(name.lower() for name in wishes.order if name.lower() in offered):
-        named = [target for group in groups for target in group.targets if target.target.upstream.name.lower() == name]
+        named = [target for group in groups for target in group.targets if _upstream_name(target) == name]
         if named:
             ordered.append(make_group(named, "in the order of the caller"))
     if not wishes.allows_fallbacks:
