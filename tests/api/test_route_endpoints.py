@@ -473,6 +473,40 @@ def test_target_for_long_requests_is_not_asked_against_the_words_of_the_caller(p
         assert lab.counts == (1, 0)
 
 
+def test_caller_who_excludes_every_target_is_refused() -> None:
+    with lab_with(says("A"), says("B")) as lab:
+        for provider in ({"ignore": ["a", "b"]}, {"only": ["b"], "ignore": ["b"]}):
+            for path in ("/v1/responses", "/v1/route", "/v1/responses/compact"):
+                answer = lab.ask(path, provider=provider)
+                assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found"), answer.text
+                assert "'a', 'b'" in answer.json()["error"]["message"]
+        assert lab.counts == (0, 0)
+
+
+STRICT = {"antiphon_losses": "strict"}
+
+
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/responses/compact", "/v1/completions", "/v1/embeddings"])
+def test_strict_mode_refuses_words_without_an_effect(path: str) -> None:
+    with lab_with(says("A"), says("B")) as lab:
+        for provider in ({"only": "b"}, {"order": ["b", "unknown"]}, {"zdr": True}, {"sort": "price"}):
+            answer = lab.ask(path, STRICT, prompt="Hi.", provider=provider)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (400, "lossy_translation"), answer.text
+        assert lab.counts == (0, 0)
+    with lab_with(says("A"), says("B"), upstream_settings={"losses": "strict"}) as lab:
+        assert lab.ask(path, prompt="Hi.", provider={"zdr": True}).status_code == 400
+        assert lab.counts == (0, 0)
+
+
+def test_compaction_honours_words() -> None:
+    with lab_with(says("A"), says("B")) as lab:
+        path = "/v1/responses/compact"
+        answer = lab.ask(path, provider={"only": ["b"], "zdr": True})
+        assert (answer.status_code, answer.headers["antiphon-upstream"]) == (200, "b"), answer.text
+        assert answer.headers["antiphon-losses"] == "1; provider.zdr"
+        assert lab.ask(path, models=["unknown"]).headers["antiphon-losses"] == "1; models"
+
+
 def test_parameters_can_be_required() -> None:
     with lab_with(says("A"), says("B"), kinds=(MessagesServer, ChatServer)) as lab:
         assert lab.upstream_of(top_logprobs=2, provider={"require_parameters": True}) == "b"

@@ -6,12 +6,15 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from antiphon.api.request_options import requested_strictness
 from antiphon.dialects import responses
 from antiphon.gateway.compact_body import CompactInput, read_compact_body, read_model
 from antiphon.gateway.compactor import CompactionResult, Compactor, compaction_usage, verbatim_user_messages
 from antiphon.gateway.history import HistorySource
-from antiphon.gateway.routing.attempts import Attempt
+from antiphon.gateway.routing.attempts import Attempt, TurnAttempts
+from antiphon.gateway.routing.wishes import apply_wishes, take_wishes
 from antiphon.gateway.run_turn import run_attempts
+from antiphon.gateway.turn_data import refuse_losses
 from antiphon.gateway.upstreams import Target
 from antiphon.gateway.worker_pool import LARGE_INPUT
 from antiphon.http.asgi import JSON
@@ -43,14 +46,13 @@ class ConversationCompaction:
         self._exchange = exchange
         self._body = body
         self._losses = Losses()  # of the current attempt
+        self._wish_losses = Losses()  # words about routing that have no effect
         self._resolved: CompactInput
         self._resolved_for: Target
 
     async def run(self) -> tuple[bytes, Losses]:
         services, log_entry = self._services, self._exchange.log_entry
-        model = await services.workers.call(len(self._body), read_model, self._body, owner=self._exchange.owner)
-        log_entry.model = model
-        attempts = services.router.begin_turn(services.router.find(model))
+        attempts = await self._route()
         self._resolved_for = attempts.current.target.target
         self._resolved = await self._resolve(self._resolved_for)
         services.seal.check_keys()
@@ -72,6 +74,30 @@ class ConversationCompaction:
         )
         return answer, self._losses
 
+    async def _route(self) -> TurnAttempts:
+        """The attempts of the compaction, by what the caller says about routing. The model gets a prompt of the
+        gateway, so no words pass to a router behind it."""
+        services, owner, losses = self._services, self._exchange.owner, self._wish_losses
+        call, router = services.workers.call, services.router
+        self._body, wishes = await call(len(self._body), take_wishes, self._body, owner=owner)
+        model = await call(len(self._body), read_model, self._body, owner=owner)
+        self._exchange.log_entry.model = model
+        route = router.find(model)
+        if wishes is not None and router.accepts(wishes):
+            route, wish_losses = apply_wishes(route, wishes, router.find_served)
+            for loss in wish_losses:
+                losses.add(loss.path, loss.what, loss.why)
+        elif wishes is not None:
+            for word in wishes.words:
+                losses.add(word, "what it says about routing", "it names nothing that the gateway has")
+        attempts = router.begin_turn(route)
+        strict = requested_strictness(self._exchange.scope)
+        if strict is None:
+            strict = attempts.current.target.target.upstream.config.losses == "strict"
+        if strict or (wishes is not None and wishes.requires_parameters):
+            refuse_losses(list(losses))
+        return attempts
+
     async def _resolve(self, target: Target) -> CompactInput:
         services, owner = self._services, self._exchange.owner
         keeps_foreign = target.upstream.server_dialect.opens_foreign_compaction
@@ -86,6 +112,7 @@ class ConversationCompaction:
             self._resolved, self._resolved_for = await self._resolve(target), target
         self._exchange.log_entry.upstream = target.upstream.name
         self._losses = Losses()
+        self._losses.extend(self._wish_losses)
         self._losses.extend(self._resolved.losses)
         compactor = Compactor(
             seal=services.seal,

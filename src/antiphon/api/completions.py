@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from antiphon import sse
-from antiphon.api.request_options import requested_routing
+from antiphon.api.request_options import requested_routing, requested_strictness
 from antiphon.dialects.common.embeddings import replace_model, restore_model
 from antiphon.dialects.registry import DIALECTS
 from antiphon.errors import ApiError, ClientFault, UpstreamFault
@@ -63,7 +63,8 @@ async def create_completion(services: Services, exchange: Exchange) -> None:
         content = await exchange.read_body(services.max_body)
         body, wishes = await requested_routing(services, content, exchange.owner)
         request = await services.workers.call(len(body), read_request, body, owner=exchange.owner)
-        routed = RoutedRequest(services, exchange.request_scope, request.model, wishes)
+        strict = requested_strictness(exchange.scope)
+        routed = RoutedRequest(services, exchange.request_scope, request.model, wishes, strict=strict)
         exchange.answer_headers = partial(route_headers, routed)
         exchange.watch_disconnect()
         try:

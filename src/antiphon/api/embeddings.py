@@ -67,7 +67,7 @@ class EmbeddingTurn:
             len(content), read_request, self._operation, self._body, services.input_limits, owner=exchange.owner
         )
         model = exchange.path_parameter if exchange.path_parameters else self._request.model
-        routed = RoutedRequest(services, exchange.request_scope, model, wishes)
+        routed = RoutedRequest(services, exchange.request_scope, model, wishes, strict=self._is_strict)
         self._request = replace(self._request, model=routed.model)
         exchange.answer_headers = partial(route_headers, routed)
         exchange.watch_disconnect()

@@ -45,6 +45,7 @@ from antiphon.gateway.turn_data import (
     TurnData,
     TurnOutline,
     prepare_data,
+    refuse_losses,
 )
 from antiphon.gateway.upstreams import Target, Upstream
 from antiphon.gateway.worker_pool import LARGE_INPUT
@@ -282,6 +283,8 @@ class TurnPreparer:
             keeps_history=self._keeps_history,
             is_traced=self._trace is not None,
         )
+        if self._directions.strict:
+            refuse_losses(self.wish_losses)
         return self._directions
 
     async def accepts_wishes(self, wishes: RoutingWishes) -> bool:

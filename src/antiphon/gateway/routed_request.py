@@ -19,6 +19,7 @@ from antiphon.gateway.routing.attempts import Attempt
 from antiphon.gateway.routing.wishes import RoutingWishes, apply_wishes
 from antiphon.gateway.run_turn import run_attempts
 from antiphon.gateway.turn import MAX_ERROR_BYTES, check_content, error_of_answer, is_compressed, with_upstream_name
+from antiphon.gateway.turn_data import refuse_losses
 from antiphon.gateway.upstreams import Target
 from antiphon.protocol.losses import Losses
 from antiphon.upstream.body import read_body, read_partial_body
@@ -47,10 +48,18 @@ class RoutedRequest:
     is_held_back = False  # an answer begins when its target has been found
 
     def __init__(
-        self, services: GatewayContext, scope: RequestScope, model: str | None, wishes: RoutingWishes | None
+        self,
+        services: GatewayContext,
+        scope: RequestScope,
+        model: str | None,
+        wishes: RoutingWishes | None,
+        *,
+        strict: bool | None = None,
     ) -> None:
+        """`strict` refuses words about routing that have no effect; None means the setting of each upstream."""
         self._services = services
         self._scope = scope
+        self._strict = True if wishes is not None and wishes.requires_parameters else strict
         model = model or services.routes.default_model
         scope.log_entry.model = model
         route = services.router.find(model)
@@ -97,6 +106,7 @@ class RoutedRequest:
         while True:
             target = self.attempts.current.target.target
             try:
+                self._refuse_wish_losses(target)
                 request = await make_request(target)
             except ClientFault as error:
                 failure = error.without_traceback()
@@ -108,6 +118,10 @@ class RoutedRequest:
             if self.attempts.skip(self._services.router.clock()) is None:
                 has_failed = bool(self.attempts.records)  # another target was asked, and its error is the client's
                 raise self.attempts.final_error() if has_failed else first_error.without_traceback()
+
+    def _refuse_wish_losses(self, target: Target) -> None:
+        if target.upstream.config.losses == "strict" if self._strict is None else self._strict:
+            refuse_losses(list(self.losses))
 
     def _note_request(self, target: Target, request: OutgoingRequest) -> None:
         upstream, scope = target.upstream, self._scope

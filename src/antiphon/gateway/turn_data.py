@@ -212,7 +212,7 @@ async def prepare_data(body: ClientBody, host: PreparationHost) -> TurnData:
         losses = without_restored_losses(losses, original.body, prepared.body)
         translation_losses = [loss for loss in translation_losses if loss in losses]
     if directions.strict:
-        _refuse_losses([*translation_losses, *prepared.losses])
+        refuse_losses([*translation_losses, *prepared.losses])
     if original is not None and CLIENT_DIALECTS[original.dialect].needs_a_tool:
         check_a_tool_is_left(full_request, prepared.losses, directions.upstream)
     if context_plan is not None and context_plan.compacts:
@@ -344,7 +344,7 @@ def _encode_for_queue(request: Request) -> bytes:
     return codec.encode(replace(request, stream=UNSET))
 
 
-def _refuse_losses(losses: list[Loss]) -> None:
+def refuse_losses(losses: list[Loss]) -> None:
     """REQ-6: refuses translation losses. What `truncation` drops at the client's request is no translation loss."""
     if losses:
         listed = "; ".join(map(str, losses[:MAX_LISTED_LOSSES])) + ("; …" if len(losses) > MAX_LISTED_LOSSES else "")

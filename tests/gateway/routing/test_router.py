@@ -87,14 +87,15 @@ def test_router_accepts_words_that_name_an_upstream_or_a_model_of_it() -> None:
         RoutingWishes(ignore=("B",)),
         RoutingWishes(models=("x", "m")),
         RoutingWishes(allows_fallbacks=False),
+        RoutingWishes(only=("b",), models=("x",)),
+        RoutingWishes(too_long="models"),
     ]
     refused = [
         RoutingWishes(only=("x",)),
         RoutingWishes(models=("x",)),
         RoutingWishes(order=("x",), models=("m",)),
-        RoutingWishes(order=("b",), models=("x",)),
     ]
-    assert [router.accepts(wishes) for wishes in (*accepted, *refused)] == [True] * 4 + [False] * 4
+    assert [router.accepts(wishes) for wishes in (*accepted, *refused)] == [True] * 6 + [False] * 3
 
 
 def test_words_without_names_are_left_to_a_router_that_is_the_only_target() -> None:

@@ -8,8 +8,10 @@ import msgspec
 import pytest
 from tests.gateway.routing.making import at, make_route
 
+from antiphon.errors import ClientFault
 from antiphon.gateway.routing.attempts import ModelRoute
 from antiphon.gateway.routing.wishes import (
+    MAX_NAMES,
     QueuedRouting,
     RoutingWishes,
     add_routing,
@@ -19,6 +21,7 @@ from antiphon.gateway.routing.wishes import (
 )
 from antiphon.protocol.losses import Loss
 
+NAMES = ("only", "sort")
 REST = {"model": "m", "input": "Hi"}
 
 
@@ -131,10 +134,52 @@ def test_targets_for_special_failures_are_those_that_the_caller_allows(
     assert [loss.path for loss in reported] == losses
 
 
-def test_route_keeps_a_target_whatever_a_caller_excludes() -> None:
-    route, losses = applied(RoutingWishes(only=("x",), ignore=("a", "b", "c")))
-    assert labels(route) == [["a", "b"], ["c"]]
-    assert losses == ["provider.only", "provider"]
+@pytest.mark.parametrize(
+    "wishes",
+    [
+        RoutingWishes(only=("x",)),
+        RoutingWishes(ignore=("a", "B", "c")),
+        RoutingWishes(only=("a",), ignore=("a",)),
+        RoutingWishes(order=("x",), allows_fallbacks=False),
+    ],
+)
+def test_caller_who_excludes_every_target_gets_an_error_that_names_them(wishes: RoutingWishes) -> None:
+    with pytest.raises(ClientFault, match="'a', 'b', 'c'") as raised:
+        applied(wishes)
+    assert (raised.value.code, raised.value.status, raised.value.param) == ("model_not_found", 404, "provider")
+
+
+@pytest.mark.parametrize(
+    ("words", "paths"),
+    [
+        ({"provider": {"only": "b"}}, ["provider.only"]),
+        ({"provider": {"ignore": "a", "order": {"b": 1}}}, ["provider.order", "provider.ignore"]),
+        ({"provider": {"only": [1, "b", None, ""]}}, ["provider.only[0]", "provider.only[2]", "provider.only[3]"]),
+        ({"provider": {"allow_fallbacks": "false"}}, ["provider.allow_fallbacks"]),
+        ({"provider": {"require_parameters": 1}}, ["provider.require_parameters"]),
+        ({"provider": {"sort": 5}}, ["provider.sort"]),
+        ({"provider": {"sort": {"by": 5, "partition": "none"}}}, ["provider.sort.partition", "provider.sort"]),
+        ({"providerOptions": {"gateway": {"only": "b", "sort": []}}}, ["providerOptions.gateway." + n for n in NAMES]),
+        ({"models": [3]}, ["models[0]"]),
+        ({"fallbacks": ["n", {"model": "o", "messages": []}]}, ["fallbacks[1].messages"]),
+        ({"provider": {"only": None, "allow_fallbacks": None, "sort": None}}, []),
+    ],
+)
+def test_words_of_a_wrong_type_are_losses(words: dict[str, Any], paths: list[str]) -> None:
+    assert [loss.path for loss in wishes_of(**words).losses] == paths
+
+
+@pytest.mark.parametrize("member", ["order", "only", "ignore"])
+def test_list_with_too_many_names_is_refused(member: str) -> None:
+    most = [f"n{number}" for number in range(MAX_NAMES)]
+    assert getattr(wishes_of(provider={member: most}), member) == tuple(most)
+    with pytest.raises(ClientFault, match="at most 100") as raised:
+        applied(wishes_of(provider={member: [*most, "a"]}))
+    assert (raised.value.code, raised.value.param) == ("invalid_value", f"provider.{member}")
+
+
+def test_losses_of_words_are_bounded() -> None:
+    assert len(wishes_of(provider={f"option{number}": 1 for number in range(2000)}).losses) == 1000
 
 
 def test_order_of_an_excluded_target_has_no_effect() -> None:

@@ -64,14 +64,15 @@ class Router:
         return name.lower() in self._upstream_names
 
     def accepts(self, wishes: RoutingWishes) -> bool:
-        """Whether a caller's words about routing are for this gateway. Words that name no upstream and no model of it
-        are for a router behind it, and so are words without names, if the only target of the model takes them."""
+        """Whether a caller's words about routing are for this gateway. Words whose providers are no upstreams of it, or
+        that name only models which it does not serve, are for a router behind it, and so are words without names, if
+        the only target of the model takes them."""
         names = (*wishes.order, *wishes.only, *wishes.ignore)
-        if names and not any(map(self.knows_upstream, names)):
-            return False
+        if names or wishes.too_long is not None:
+            return wishes.too_long is not None or any(map(self.knows_upstream, names))
         if wishes.models:
             return any(map(self.find_served, wishes.models))
-        return bool(names) or not self._is_asked_of_a_router(wishes)
+        return not self._is_asked_of_a_router(wishes)
 
     def _is_asked_of_a_router(self, wishes: RoutingWishes) -> bool:
         """Whether the only target of a model takes a caller's words about routing, by its profile."""

@@ -1,11 +1,12 @@
 """What callers say about routing, in the words of three public gateways, and how it changes a route. Pure.
 
-A caller chooses within what the configuration offers. What is not offered is a loss.
+A caller chooses within what the configuration offers. What is not offered is a loss; a caller who excludes every target
+gets an error, because no other upstream may have the prompt.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -13,6 +14,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from antiphon.config.routing import Strategy
+from antiphon.errors import ClientFault, InvalidValue
 from antiphon.gateway.routing.attempts import ModelRoute, RouteGroup, RouteTarget, make_group
 from antiphon.protocol.codec import decode_json
 from antiphon.protocol.losses import Loss
@@ -32,6 +34,7 @@ class RoutingWishes(Struct, frozen=True, kw_only=True):
     losses: tuple[Loss, ...] = ()
     model: str | None = None  # of the request; None: it has none, or not in its body
     words: tuple[str, ...] = ()  # the members of the body
+    too_long: str | None = None  # the path of a list with more than `MAX_NAMES` names, which is refused
 
 
 class QueuedRouting(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -83,7 +86,9 @@ def apply_wishes(
     route: ModelRoute, wishes: RoutingWishes, find_route: Callable[[str], ModelRoute | None]
 ) -> tuple[ModelRoute, list[Loss]]:
     """The route that a caller wants, within what `route` and the routes of other models offer, and what is not
-    offered."""
+    offered. Raises if nothing is left."""
+    if wishes.too_long is not None:
+        raise InvalidValue(f"{wishes.too_long}: expected at most {MAX_NAMES} names", param=wishes.too_long)
     losses = list(wishes.losses)
     groups = list(route.groups)
     for index, model in enumerate(wishes.models):
@@ -99,11 +104,9 @@ def apply_wishes(
             if name.lower() not in names:
                 what = f"the provider {name[:100]!r}"
                 losses.append(Loss(f"provider.{member}", what, "the model has no such target"))
-    allowed_groups = _filter_groups(groups, wishes)
-    if not allowed_groups:
-        losses.append(Loss("provider", "the choice of providers", "it leaves the model without a target"))
-    groups = allowed_groups or groups
-    groups = _order_groups(groups, wishes, offered)
+    groups = _order_groups(_filter_groups(groups, wishes), wishes)
+    if not groups:
+        raise _no_target_error(route.name, offered)
     strategy = SORTS.get(wishes.sort or "", route.strategy)
     if wishes.sort and wishes.sort not in SORTS:
         losses.append(Loss("provider.sort", f"sorting by {wishes.sort[:50]!r}", "the gateway does not know it"))
@@ -126,6 +129,18 @@ def apply_wishes(
 
 def _upstream_name(target: RouteTarget) -> str:
     return target.target.upstream.name.lower()
+
+
+def _no_target_error(model: str, offered: set[str]) -> ClientFault:
+    names = ", ".join(map(repr, sorted(offered)[:MAX_LISTED_NAMES])) + (
+        ", …" if len(offered) > MAX_LISTED_NAMES else ""
+    )
+    return ClientFault(
+        f"provider: it excludes all providers of the model {model[:100]!r}, which are {names}",
+        type="not_found",
+        code="model_not_found",
+        param="provider",
+    )
 
 
 def _filter_groups(groups: list[RouteGroup], wishes: RoutingWishes) -> list[RouteGroup]:
@@ -151,14 +166,14 @@ def _allowance(wishes: RoutingWishes) -> Callable[[RouteTarget], bool]:
     return is_allowed
 
 
-def _order_groups(groups: list[RouteGroup], wishes: RoutingWishes, offered: set[str]) -> list[RouteGroup]:
+def _order_groups(groups: list[RouteGroup], wishes: RoutingWishes) -> list[RouteGroup]:
     ordered: list[RouteGroup] = []
-    for name in dict.fromkeys(name.lower() for name in wishes.order if name.lower() in offered):
+    for name in dict.fromkeys(map(str.lower, wishes.order)):
         named = [target for group in groups for target in group.targets if _upstream_name(target) == name]
         if named:
             ordered.append(make_group(named, "in the order of the caller"))
     if not wishes.allows_fallbacks:
-        return ordered or groups[:1]
+        return ordered if wishes.order else groups[:1]
     taken = {target for group in ordered for target in group.targets}
     rest = [make_group([each for each in group.targets if each not in taken], group.reason) for group in groups]
     return ordered + [group for group in rest if group.targets]
@@ -194,43 +209,86 @@ def _take_gateway_options(words: dict[str, Any], rest: dict[str, Raw]) -> dict[s
 
 def _read_words(words: dict[str, Any], gateway_options: dict[str, Any]) -> RoutingWishes:
     provider = words.get("provider", {})
-    losses = [
-        Loss(f"{path}.{name}", f"the option {name!r}", "the gateway does not route by it")
-        for path, options, handled in (
-            ("provider", provider, PROVIDER_OPTIONS),
-            ("providerOptions.gateway", gateway_options, GATEWAY_OPTIONS),
-        )
-        for name, value in options.items()
-        if name not in handled and value is not None
-    ]
+    read = _WordReader()
+    read.note_unknown_options("provider", provider, PROVIDER_OPTIONS)
+    read.note_unknown_options("providerOptions.gateway", gateway_options, GATEWAY_OPTIONS)
     retries = words.get("num_retries")
     return RoutingWishes(
-        models=_names([*words.get("models", []), *_list(gateway_options.get("models")), *words.get("fallbacks", [])]),
-        order=_names([*_list(provider.get("order")), *_list(gateway_options.get("order"))]),
-        only=_names([*_list(provider.get("only")), *_list(gateway_options.get("only"))]),
-        ignore=_names(_list(provider.get("ignore"))),
-        allows_fallbacks=provider.get("allow_fallbacks") is not False,
-        requires_parameters=provider.get("require_parameters") is True,
-        sort=_sort(provider.get("sort")) or _sort(gateway_options.get("sort")),
+        models=(
+            *read.names("models", words.get("models")),
+            *read.names("providerOptions.gateway.models", gateway_options.get("models")),
+            *read.names("fallbacks", words.get("fallbacks")),
+        ),
+        order=(
+            *read.names("provider.order", provider.get("order")),
+            *read.names("providerOptions.gateway.order", gateway_options.get("order")),
+        ),
+        only=(
+            *read.names("provider.only", provider.get("only")),
+            *read.names("providerOptions.gateway.only", gateway_options.get("only")),
+        ),
+        ignore=tuple(read.names("provider.ignore", provider.get("ignore"))),
+        allows_fallbacks=read.flag("provider.allow_fallbacks", provider.get("allow_fallbacks"), default=True),
+        requires_parameters=read.flag("provider.require_parameters", provider.get("require_parameters"), default=False),
+        sort=read.sort("provider.sort", provider.get("sort"))
+        or read.sort("providerOptions.gateway.sort", gateway_options.get("sort")),
         retries=None if retries is None else max(0, retries),
-        losses=tuple(losses),
+        losses=tuple(read.losses),
         words=tuple(words),
+        too_long=read.too_long,
     )
 
 
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+class _WordReader:
+    """Reads values of any type. Those of a wrong type are losses; null is as absent."""
 
+    def __init__(self) -> None:
+        self.losses: list[Loss] = []
+        self.too_long: str | None = None
 
-def _names(values: Iterable[Any]) -> tuple[str, ...]:
-    """Names, also in objects such as `{"model": "x"}`, at most `MAX_NAMES`."""
-    names = [value.get("model") if isinstance(value, dict) else value for value in values]
-    return tuple(name for name in names if isinstance(name, str) and name)[:MAX_NAMES]
+    def note_unknown_options(self, path: str, options: dict[str, Any], handled: frozenset[str]) -> None:
+        for name, value in options.items():
+            if name not in handled and value is not None:
+                self._add(f"{path}.{name[:50]}", f"the option {name[:50]!r}", "the gateway does not route by it")
 
+    def names(self, path: str, value: Any) -> list[str]:
+        """Names, also in objects such as `{"model": "x"}`."""
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            self._add(path, "its value", "expected a list of names")
+            return []
+        if len(value) > MAX_NAMES:
+            self.too_long = self.too_long or path
+            return []
+        names: list[str] = []
+        for index, entry in enumerate(value):
+            entry_path = f"{path}[{index}]"
+            if isinstance(entry, dict):
+                self.note_unknown_options(entry_path, entry, MODEL_MEMBERS)
+                entry = entry.get("model")
+            if isinstance(entry, str) and entry:
+                names.append(entry)
+            else:
+                self._add(entry_path, "its value", "expected a name")
+        return names
 
-def _sort(value: Any) -> str | None:
-    value = value.get("by") if isinstance(value, dict) else value
-    return value if isinstance(value, str) and value else None
+    def flag(self, path: str, value: Any, *, default: bool) -> bool:
+        if value is not None and not isinstance(value, bool):
+            self._add(path, "its value", "expected true or false")
+        return value if isinstance(value, bool) else default
+
+    def sort(self, path: str, value: Any) -> str | None:
+        if isinstance(value, dict):
+            self.note_unknown_options(path, value, SORT_MEMBERS)
+            value = value.get("by")
+        if value is not None and not isinstance(value, str):
+            self._add(path, "its value", "expected a word")
+        return value if isinstance(value, str) and value else None
+
+    def _add(self, path: str, what: str, why: str) -> None:
+        if len(self.losses) < MAX_WORD_LOSSES:
+            self.losses.append(Loss(path, what, why))
 
 
 ROUTING_PREFIX: Final = b"routing "  # no request begins so
@@ -246,4 +304,8 @@ SORTS: Final[dict[str, Strategy]] = {
     "ttft": "fastest",
     "tps": "fastest",
 }
-MAX_NAMES: Final = 20
+MODEL_MEMBERS: Final = frozenset({"model"})
+SORT_MEMBERS: Final = frozenset({"by"})
+MAX_NAMES: Final = 100  # in one list
+MAX_WORD_LOSSES: Final = 1000
+MAX_LISTED_NAMES: Final = 20  # in an error message
