@@ -72,6 +72,7 @@ class ApiError(AntiphonError):
         self.request_id: str | None = None  # of the request, if a server named it in its answer
         self.original: OriginalError | None = None
         self.was_paid = False  # whether the model had answered: a retry would cost as much again
+        self.billed_tokens: tuple[int, int] | None = None  # input and output, if the server reported them
 
     def without_traceback(self) -> Self:
         """A copy without a traceback, for an error that is stored.
@@ -134,6 +135,12 @@ class UpstreamFault(ApiError):
 
     default_code = "upstream_error"
     default_status = 502
+
+
+class AnswerTooLarge(UpstreamFault):
+    """The answer is larger than the gateway accepts. The upstream is not at fault, and others would not do better."""
+
+    default_code = "upstream_invalid_response"
 
 
 class NoAnswer(UpstreamFault):

@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 from msgspec import json
+from msgspec.structs import replace
 from openai import AuthenticationError, OpenAI
 from tests.api.askers import ASKERS, Asker
 from tests.api.stateful import Full, lab
 from tests.running import one_upstream, running
 
 from antiphon import testing
-from antiphon.config import Config, UpstreamConfig
-from antiphon.testing import SSE_HEAD, ChatServer, Reply, exactly, turn
+from antiphon.config import Config, ServerConfig, Timeouts, UpstreamConfig
+from antiphon.testing import SSE_HEAD, ChatServer, Reply, ResponsesServer, exactly, turn
 from antiphon.testing import error as chat_error
 
 pytestmark = pytest.mark.io
@@ -100,6 +101,64 @@ def test_error_after_the_model_was_paid_is_not_retried() -> None:
         with ChatServer([cut] * 9, strict=False) as upstream, running(one_upstream(upstream.base_url)) as gateway:
             answer = gateway.post({"model": "m", "input": "Hi"})
             assert (answer.status_code, retry_headers(answer)[2]) == (502, expected)
+
+
+USAGE = {"prompt_tokens": 70, "completion_tokens": 1, "total_tokens": 71}
+WHOLE = b'{"choices":[{"index":0,"message":{"role":"assistant","content":"Hello."},"finish_reason":"stop"}]}'
+WHOLE_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+
+
+def whole_answer(body: bytes) -> bytes:
+    return WHOLE_HEAD % len(body) + body
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        pytest.param(exactly(whole_answer(WHOLE)[:-9], testing.end("fin")), (502, "false"), id="cut"),
+        pytest.param(exactly(whole_answer(WHOLE)[:-9], testing.end("hang")), (504, "false"), id="stalled"),
+        pytest.param(exactly(WHOLE_HEAD % 9, testing.end("hang")), (504, "true"), id="stalled before the body"),
+        pytest.param(exactly(whole_answer(WHOLE[:-9])), (502, "false"), id="invalid"),
+        pytest.param(
+            exactly(whole_answer(b'{"choices":[{"message":{"content":"%b"}}]}' % (b"x" * 2**20))),
+            (502, "false"),
+            id="larger than the gateway allows",
+        ),
+        pytest.param(
+            testing.whole({"error": {"message": "no", "code": 503}, "usage": USAGE}), (503, "false"), id="error, usage"
+        ),
+        pytest.param(testing.whole({"error": {"message": "no", "code": 503}}), (503, "true"), id="error"),
+    ],
+)
+@pytest.mark.parametrize("streams", [False, True], ids=["whole", "stream"])
+def test_error_in_a_whole_answer_says_that_the_model_was_paid(
+    reply: Reply, expected: tuple[int, str], streams: bool
+) -> None:
+    """ERR-2: a part of the answer arrived, or its usage."""
+    with ChatServer(lambda _: reply, strict=False) as upstream:
+        config = replace(
+            one_upstream(upstream.base_url), timeouts=Timeouts(idle=0.1), server=ServerConfig(max_answer_mib=1)
+        )
+        with running(config) as gateway:
+            answer = gateway.post({"model": "m", "input": "Hi", "stream": streams})
+    assert (answer.status_code, retry_headers(answer)[2]) == expected
+
+
+def test_failed_response_with_output_says_that_the_model_was_paid() -> None:
+    """ERR-2."""
+    failed = {
+        "id": "resp_1",
+        "object": "response",
+        "status": "failed",
+        "output": [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Half"}]}],
+        "error": {"code": "server_error", "message": "no"},
+    }
+    with (
+        ResponsesServer(lambda _: testing.whole(failed), strict=False) as upstream,
+        running(one_upstream(upstream.base_url, dialect="responses")) as gateway,
+    ):
+        answer = gateway.post({"model": "m", "input": "Hi"})
+    assert (answer.status_code, retry_headers(answer)[2]) == (502, "false")
 
 
 def test_missing_key_and_wrong_key_say_different_things() -> None:

@@ -137,6 +137,26 @@ def test_usage_counts_what_each_attempt_was_billed(tmp_path: Path) -> None:
         assert usage_rows(gateway) == {"first": (0, 0, 4242, 1), "second": (1, 0, 7, 3)}
 
 
+@pytest.mark.parametrize("how", ["rst", "fin"])
+def test_usage_counts_attempts_whose_connection_was_lost(how: str, tmp_path: Path) -> None:
+    lost = exactly(HEAD, sse.encode_frame("message_start", codec.encode(OPENING)), end(how))  # type: ignore[arg-type]
+    with failing_gateway(tmp_path, lost, lost) as gateway:
+        assert b"upstream_disconnected" in gateway.post({"model": "m", "input": "Hi.", "stream": True}).content
+        until(lambda: len(usage_rows(gateway)) == 2)
+        assert usage_rows(gateway) == {"first": (0, 0, 4242, 1), "second": (1, 1, 4242, 1)}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_usage_counts_a_failed_answer_that_was_not_streamed(stream: bool, tmp_path: Path) -> None:
+    usage = {"prompt_tokens": 70, "completion_tokens": 1, "total_tokens": 71}
+    failed = testing.whole({"error": {"message": "no", "code": 502}, "choices": [], "usage": usage})
+    targets = [TargetConfig(upstream="chat", model="m"), TargetConfig(upstream="second", model="m", priority=2)]
+    with failing_gateway(tmp_path, failed, model={"targets": targets}) as gateway:
+        assert gateway.post({"model": "m", "input": "Hi.", "stream": stream}).status_code == 200
+        until(lambda: len(usage_rows(gateway)) == 2)
+        assert usage_rows(gateway) == {"chat": (0, 0, 70, 1), "second": (1, 0, 7, 3)}
+
+
 def test_usage_of_a_turn_whose_last_attempt_fails_is_counted_once(tmp_path: Path) -> None:
     with failing_gateway(tmp_path, FAILED_AFTER_OPENING, FAILED_AFTER_OPENING) as gateway:
         assert b"overloaded" in gateway.post({"model": "m", "input": "Hi.", "stream": True}).content

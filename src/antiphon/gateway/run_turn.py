@@ -155,10 +155,13 @@ class StreamedTurn:
         if self._is_committed:
             self._attempts.finish(error, now)
             return False
-        record, response = self._attempts.records[-1], self._pipe.response
+        record, pipe = self._attempts.records[-1], self._pipe
+        _note_billed_tokens(record, error)
         if not await prepare_next_attempt(self._services, self._scope, self._prepared_turn, error):
             return False  # the usage of the last attempt is that of the turn
-        _note_usage(record, response)
+        if not pipe.has_ended:
+            pipe.finish(error)  # the usage so far
+        _note_usage(record, pipe.response)
         self._start_attempt()
         if self._sink.has_started:
             self._pipe.report_no_losses_in_head()
@@ -169,6 +172,8 @@ class StreamedTurn:
         if self._pipe.error is not None and self._sink.has_started:
             await self._end(b"")
             return
+        if not self._sink.has_started and not self._pipe.has_ended:
+            self._pipe.finish(error)  # the usage so far
         raise error.without_traceback() if self._is_committed else self._attempts.final_error()
 
     async def deliver(self, sink: Sink, events: Iterable[StreamEvent]) -> None:
@@ -284,6 +289,7 @@ class WholeTurn:
                     response = await turn.read_response(await turn.send_request(self._services.transport))
                 except ApiError as error:
                     failure = error.without_traceback()
+                    _note_billed_tokens(attempts.records[-1], failure)
                 else:
                     now = clock()
                     attempts.note_first_content(now)
@@ -384,6 +390,12 @@ def _note_usage(record: AttemptRecord, response: Response | None) -> None:
     """Notes what a failed attempt was billed, if its server reported it."""
     if response is not None and response.usage is not None:
         record.input_tokens, record.output_tokens = response.usage.input_tokens, response.usage.output_tokens
+
+
+def _note_billed_tokens(record: AttemptRecord, error: ApiError) -> None:
+    """The same for an answer that was not streamed, whose error has the tokens."""
+    if error.billed_tokens is not None:
+        record.input_tokens, record.output_tokens = error.billed_tokens
 
 
 def is_refusal(response: Response) -> bool:

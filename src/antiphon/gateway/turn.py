@@ -16,10 +16,10 @@ from msgspec.structs import replace
 from antiphon.diagnosis import diagnose, named_findings, summary_sentence
 from antiphon.dialects.common.refused_reasoning import RefusedPart, refused_part
 from antiphon.dialects.common.relay import LiteralContent, Relay, relayed_answer, repaired_answer
-from antiphon.dialects.common.server_turn import StreamReader, turn_url
+from antiphon.dialects.common.server_turn import StreamReader, turn_url, with_billed_tokens
 from antiphon.dialects.dialect import FRAME_ENCODERS, ClientDialect, EventsFromHub
 from antiphon.dialects.registry import Wire
-from antiphon.errors import ApiError, ClientFault, OriginalError, UpstreamFault
+from antiphon.errors import AnswerTooLarge, ApiError, ClientFault, OriginalError, UpstreamFault
 from antiphon.gateway.pipe import Pipe
 from antiphon.gateway.recording import Recorder
 from antiphon.gateway.turn_data import PreparedRequest, RetryRequest, prepare_retry
@@ -286,19 +286,25 @@ class UpstreamTurn:
         self._whole_body, self._request_losses = body, Losses()
         self._request_losses.extend(self.losses)
         upstream = self.target.upstream
-        response, losses = upstream.server_dialect.response_to_hub(
-            body, self.prepared.upstream_request, self.initial_response, self._stamps, upstream.profile.wire
-        )
+        try:
+            response, losses = upstream.server_dialect.response_to_hub(
+                body, self.prepared.upstream_request, self.initial_response, self._stamps, upstream.profile.wire
+            )
+        except UpstreamFault as fault:
+            mark_invalid_answer(fault, body)
+            raise
         self.losses.extend(losses)
         if len(response.output) > self._limits.max_items:
             message = (
                 f"the upstream's answer has {len(response.output)} items; expected at most {self._limits.max_items}"
             )
-            raise UpstreamFault(message, code="upstream_invalid_response")
+            too_large = AnswerTooLarge(message)
+            too_large.was_paid = True
+            raise too_large
         if response.status == ResponseStatus.FAILED and response.error is not None:
             # A server may report a failure with status 200; a client that does not stream gets an error status.
             body = codec.encode({"error": {"code": response.error.code, "message": response.error.message}})
-            raise upstream.server_dialect.error_to_hub(0, {}, body)
+            raise with_billed_tokens(upstream.server_dialect.error_to_hub(0, {}, body), response)
         return response
 
     async def _stream_as_whole(self, answer: UpstreamResponse) -> Response:
@@ -318,8 +324,9 @@ class UpstreamTurn:
         self.losses.extend(reader.losses)
         terminal_event = next(event for event in last_events if isinstance(event, TerminalEvent))
         if reader.error is not None:
-            reader.error.was_paid = bool(terminal_event.response.output)
-            raise reader.error.without_traceback()  # the raised error is no variable of this frame
+            failure = with_billed_tokens(reader.error, terminal_event.response)
+            failure.was_paid = bool(terminal_event.response.output)  # usage may come before the model has answered
+            raise failure.without_traceback()  # the raised error is no variable of this frame
         return terminal_event.response
 
     async def _read_error(self, answer: UpstreamResponse, request_body: bytes) -> ApiError:
@@ -359,6 +366,11 @@ def error_of_answer(upstream: Upstream, answer: UpstreamResponse, body: bytes) -
     if error.status == answer.status:  # others are about the gateway's own key, or about another cause (ERR-4)
         error.original = OriginalError(upstream.profile.dialect, body)
     return error
+
+
+def mark_invalid_answer(fault: UpstreamFault, body: bytes) -> None:
+    """Notes that the model was paid for an answer which is no valid one. An error that the server sent is none."""
+    fault.was_paid = fault.was_paid or (fault.code == "upstream_invalid_response" and bool(body.strip()))
 
 
 def check_content(answer: UpstreamResponse) -> None:

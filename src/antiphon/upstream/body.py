@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from antiphon.errors import UpstreamFault
+from antiphon.errors import AnswerTooLarge, UpstreamFault
 from antiphon.upstream.transport import Flow, UpstreamResponse, flow_of
 
 
-class BodyTooLarge(UpstreamFault):
+class BodyTooLarge(AnswerTooLarge):
     """The body has more bytes than the limit."""
-
-    default_code = "upstream_invalid_response"
 
 
 class PartialBody(NamedTuple):
@@ -23,7 +21,8 @@ class PartialBody(NamedTuple):
 
 
 async def read_body(answer: UpstreamResponse, limit: int, flow: Flow | None = None) -> bytes:
-    """Reads the whole body. A body that is larger than `limit` or incomplete is a fault, and the exchange is aborted.
+    """Reads the whole body. A body that is larger than `limit` or incomplete is a fault, and the exchange is aborted. A
+    fault in the body of a successful answer says that the model was paid.
 
     `flow` is the flow of the body if the caller observes its pieces, as a trace does.
     """
@@ -31,11 +30,18 @@ async def read_body(answer: UpstreamResponse, limit: int, flow: Flow | None = No
     body = take_body() if take_body is not None else None  # most bodies arrive together with the head
     if body is None:
         pieces: list[bytes] = []
-        await _collect(answer, limit, flow, pieces)
+        try:
+            await _collect(answer, limit, flow, pieces)
+        except UpstreamFault as fault:
+            # Some servers send white space while the model works.
+            fault.was_paid = answer.status == 200 and any(piece.strip() for piece in pieces)
+            raise
         body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
     if len(body) > limit:
         answer.abort()
-        raise BodyTooLarge(_TOO_LARGE.format(limit))
+        too_large = BodyTooLarge(_TOO_LARGE.format(limit))
+        too_large.was_paid = answer.status == 200
+        raise too_large
     return body
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.gateway.routing.making import Clock, at, make_route, make_router
 
 from antiphon.config import RetryConfig, TargetConfig
-from antiphon.errors import ApiError, ClientFault, UpstreamFault
+from antiphon.errors import AnswerTooLarge, ApiError, ClientFault, UpstreamFault
 from antiphon.gateway.routing.attempts import MAX_COMPARED, Attempt, ModelRoute, TargetOrder, TurnAttempts, make_group
 from antiphon.gateway.routing.failures import model_refusal
 
@@ -134,6 +134,22 @@ def test_refused_keys_do_not_hide_another_error() -> None:
     turn = Turn(at("a"), at("b", 2), retry=RetryConfig(rounds=1))
     assert turn.asked(BROKEN, UNAUTHORIZED) == ["a", "b", "None"]
     assert turn.attempts.final_error().code == "upstream_error"
+
+
+def test_answer_that_is_too_large_for_the_gateway_is_final_and_no_failure_of_its_target() -> None:
+    turn = Turn(at("a"), at("b", 2))
+    state = turn.attempts.current.target.state
+    assert turn.asked(AnswerTooLarge("large")) == ["a", "None"]
+    assert (state.failures, turn.attempts.records[-1].outcome) == (0, "gateway")
+
+
+def test_final_error_says_that_an_attempt_was_paid() -> None:
+    paid = UpstreamFault("cut", code="upstream_disconnected")
+    paid.was_paid = True
+    turn = Turn(at("a"), at("b", 2), retry=RetryConfig(rounds=1))
+    assert turn.asked(paid, limited()) == ["a", "b", "None"]
+    error = turn.attempts.final_error()
+    assert (error.code, error.was_paid) == ("rate_limit_exceeded", True)
 
 
 @pytest.mark.parametrize("error", [INVALID, ApiError("bug"), TOO_LONG, model_refusal()])

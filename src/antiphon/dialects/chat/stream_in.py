@@ -151,6 +151,7 @@ class EventsToHub(StreamToHub):
             )
 
     def _read_chunk(self, chunk: Chunk, frame: sse.Frame) -> None:
+        self._usage = chunk.usage or self._usage
         error = chunk.error or _error_without_wrapper(chunk, frame)
         if error:
             self._fail(error_in_answer(error))
@@ -160,7 +161,6 @@ class EventsToHub(StreamToHub):
             self._writer.update_response(service_tier=chunk.service_tier)
         if not self._writer.has_started:
             self._writer.start()
-        self._usage = chunk.usage or self._usage
         for index, choice in enumerate(chunk.choices or ()):
             if choice is not None:
                 self._read_choice(choice, index if choice.index is None else choice.index)

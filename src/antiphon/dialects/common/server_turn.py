@@ -219,7 +219,7 @@ class StreamToHub(ABC):
         """Reads an answer that is not streamed (STR-14). Raises the error that it contains, or that it is invalid."""
         self._read_whole(body)
         if self.error is not None:
-            raise self.error.without_traceback()
+            raise with_billed_tokens(self.error, self._writer.response)
         return self._writer.response, self.losses
 
     @abstractmethod
@@ -271,6 +271,15 @@ class StreamToHub(ABC):
         self.error = error.without_traceback()
         self._answer.finish("failed")
         self._writer.fail(error, self._final_usage())
+
+
+def with_billed_tokens(error: ApiError, response: Response) -> ApiError:
+    """The error of a failed response, with the tokens that its server reported."""
+    error, usage = error.without_traceback(), response.usage
+    if usage is not None:
+        error.billed_tokens = usage.input_tokens, usage.output_tokens
+    error.was_paid = bool(response.output) or any(error.billed_tokens or ())
+    return error
 
 
 def invalid_upstream_data(what: str, data: bytes) -> UpstreamFault:

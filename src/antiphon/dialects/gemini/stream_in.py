@@ -127,12 +127,12 @@ class EventsToHub(StreamToHub):
         return chunks[-1]
 
     def _read_chunk(self, chunk: Chunk) -> None:
+        self._usage = chunk.usage_metadata or self._usage
         if chunk.error:
             self._fail(error_in_answer(chunk.error))
             return
         if not self._writer.has_started:
             self._writer.start()
-        self._usage = chunk.usage_metadata or self._usage
         if chunk.prompt_feedback is not None:
             self._read_feedback(chunk.prompt_feedback)
         for at, candidate in enumerate(chunk.candidates or ()):

@@ -283,7 +283,13 @@ class TurnAttempts:
 
     def final_error(self) -> ApiError:
         """The error of a turn that failed: that of the last attempt whose key was not refused. Targets that were
-        skipped have no part in it. If there is none, all keys were refused."""
+        skipped have no part in it. If there is none, all keys were refused. If any attempt was paid, a retry of the
+        client would pay again."""
+        error = self._error_of_turn()
+        error.was_paid = any(error.was_paid for _, error in self._errors)
+        return error
+
+    def _error_of_turn(self) -> ApiError:
         others = [error for kind, error in self._errors if kind != "credentials"]
         if others:
             return others[-1].without_traceback()

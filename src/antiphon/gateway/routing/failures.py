@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, Literal
 
-from antiphon.errors import ApiError, ClientFault, NoAnswer, UpstreamFault
+from antiphon.errors import AnswerTooLarge, ApiError, ClientFault, NoAnswer, UpstreamFault
 
 #: `connection`: no answer began. `server`: the server failed, was too slow or broke off. `rate_limit` and
 #: `credentials` concern one key. `context_length` and `refusal` concern the model. `request`: no other target would do
@@ -22,6 +22,8 @@ def classify_failure(error: ApiError) -> FailureKind:
     match error:
         case NoAnswer():
             return "connection"
+        case AnswerTooLarge():
+            return "gateway"
         case UpstreamFault():
             return KIND_OF_CODE.get(error.code, "server")
         case ClientFault(code="context_length_exceeded"):
