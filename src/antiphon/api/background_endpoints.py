@@ -45,12 +45,15 @@ async def enqueue_response(services: Services, exchange: Exchange, prepared_turn
     assert request is not None  # a background request
     queued_turns = services.background.queued_turns
     queued_turns.add(QueuedTurn(services, prepared_turn, queued, record.input, exchange.log_entry))
+    is_stored = False
     try:
         await store.enqueue(owner, record, item_ids, request.content)
-    except BaseException:
-        queued_turns.discard(queued.id)
-        raise
-    queued_turns.note_stored(queued.id)
+        is_stored = True
+    finally:
+        if is_stored:
+            queued_turns.note_stored(queued.id)
+        else:
+            queued_turns.discard(queued.id)
     exchange.log_entry.is_deferred = True
     services.background.wake()
     if request.streams:
