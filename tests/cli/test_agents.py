@@ -103,6 +103,11 @@ def test_opencode_change_adds_a_provider() -> None:
     assert config["$schema"] == "https://opencode.ai/config.json", "opencode would change the file"
 
 
+def test_gemini_launch_trusts_the_folder() -> None:
+    """Its own list of trusted folders is in the home folder, which the run does not use."""
+    assert AGENTS["gemini"].launch(ENDPOINT, FOLDER).variables["GEMINI_CLI_TRUST_WORKSPACE"] == "true"
+
+
 def test_gemini_change_appends_to_the_environment_file() -> None:
     edited = _edited("gemini", {".gemini/.env": "OTHER=1"})
     assert edited[".gemini/.env"].splitlines() == [

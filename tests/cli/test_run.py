@@ -70,6 +70,27 @@ def test_run_starts_the_agent_with_its_own_configuration(server: ResponsesServer
     assert f"codex with mock-1 at {server.origin}" in notes
 
 
+def test_run_keeps_the_sessions_of_claude(server: ResponsesServer, environ: dict[str, str], tmp_path: Path) -> None:
+    program = tmp_path / "bin" / "claude"
+    program.write_text(
+        '#!/bin/sh\ncat "$CLAUDE_CONFIG_DIR/projects/session" > "$REPORT"\necho one >> "$CLAUDE_CONFIG_DIR/projects/session"\n'
+    )
+    program.chmod(0o755)
+    _run(environ, "claude", "--url", server.origin)
+    assert (tmp_path / ".local/state/antiphon/run/claude/projects/session").read_text() == "one\n"
+    _run(environ, "claude", "--url", server.origin)
+    assert Path(environ["REPORT"]).read_text() == "one\n"
+
+
+def test_run_names_a_state_folder_that_it_cannot_use(
+    server: ResponsesServer, environ: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "bin" / "claude").symlink_to("codex")
+    (tmp_path / ".local").touch()
+    with pytest.raises(CommandFailed, match="the folder of the sessions: Not a directory"):
+        _run(environ, "claude", "--url", server.origin, "--", "0")
+
+
 def test_run_leaves_the_handler_of_interrupts_as_it_was(server: ResponsesServer, environ: dict[str, str]) -> None:
     handler = signal.getsignal(signal.SIGINT)
     _run(environ, "codex", "--url", server.origin, "--", "0")

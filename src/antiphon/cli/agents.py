@@ -31,11 +31,13 @@ class Endpoint(Struct, frozen=True):
 
 
 class Launch(Struct, frozen=True):
-    """One run of an agent: variables, options before the user's own, and files in a folder of the run."""
+    """One run of an agent: variables, options before the user's own, and files in a folder of the run. `kept_folders`
+    are folders in it that outlive the run: the agent's sessions."""
 
     variables: Mapping[str, str]
     options: tuple[str, ...] = ()
     files: Mapping[str, str] = {}
+    kept_folders: tuple[str, ...] = ()
 
 
 class FileChange(Struct, frozen=True):
@@ -65,6 +67,7 @@ def _launch_claude(endpoint: Endpoint, folder: Path) -> Launch:
         {**_claude_variables(endpoint), "CLAUDE_CONFIG_DIR": str(folder)},
         ("--model", endpoint.model),
         {".claude.json": settings},
+        ("projects",),  # `claude --resume` reads it
     )
 
 
@@ -146,7 +149,9 @@ def _change_opencode(endpoint: Endpoint, environ: Mapping[str, str]) -> list[Fil
 
 
 def _launch_gemini(endpoint: Endpoint, folder: Path) -> Launch:
-    variables = {"GEMINI_CLI_HOME": str(folder), **_gemini_variables(endpoint)}
+    # The folders that the user trusts are in the other home; without trust, a run with a prompt ends with 55.
+    trust = {"GEMINI_CLI_TRUST_WORKSPACE": "true"}
+    variables = {"GEMINI_CLI_HOME": str(folder), **trust, **_gemini_variables(endpoint)}
     return Launch(variables, ("-m", endpoint.model), {".gemini/settings.json": json.dumps(GEMINI_SETTINGS)})
 
 

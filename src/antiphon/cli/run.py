@@ -24,6 +24,7 @@ from antiphon.cli.own_gateway import own_gateway, stop_process
 from antiphon.cli.stop_signals import SIGNAL_EXIT, StopRequest, StopSignals
 from antiphon.cli.terminal import TextStyler, one_line
 from antiphon.client import AsyncClient
+from antiphon.ops.running_file import state_folder
 
 AGENT_STOP_LIMIT: Final = 10.0  # seconds between a stop signal and the kill of an agent that ignores it
 
@@ -71,6 +72,7 @@ def run(args: argparse.Namespace, out: TextIO, err: TextIO, *, environ: Mapping[
         err.flush()
         launch = agent.launch(endpoint, Path(folder))
         _write_files(launch.files, Path(folder))
+        _link_kept_folders(launch.kept_folders, Path(folder), args.agent, environ)
         return _run_program([program, *launch.options, *args.passed], {**environ, **launch.variables}, signals)
 
 
@@ -131,6 +133,20 @@ def _write_files(files: Mapping[str, str], folder: Path) -> None:
         file.write_text(text, encoding="utf-8")
 
 
+def _link_kept_folders(names: tuple[str, ...], folder: Path, agent: str, environ: Mapping[str, str]) -> None:
+    """Put folders of the agent into the user's state folder. Without one, they end with the run."""
+    state = state_folder(environ)
+    if state is None:
+        return
+    for name in names:
+        kept = state / "run" / agent / name
+        try:
+            kept.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise CommandFailed(f"cannot make {kept}, the folder of the sessions: {error.strerror}") from None
+        (folder / name).symlink_to(kept, target_is_directory=True)
+
+
 def _run_program(command: list[str], environ: Mapping[str, str], signals: StopSignals) -> int:
     """Run the agent to its end, and return its exit code. A stop signal ends the agent first."""
     process: subprocess.Popen[bytes] | None = None
@@ -163,6 +179,8 @@ EPILOG: Final = f"""examples:
 
 `antiphon setup` writes the same settings permanently. The exit code is that of the agent.
 SIGTERM and SIGHUP are passed on to the agent; then the gateway that was started and the files of the run end too.
+Sessions of claude are kept in the user's state folder (antiphon/run/claude) and continue with:
+antiphon run claude -- --resume. Sessions of other agents end with the run.
 
 environment:
   ANTIPHON_URL      the URL of the gateway
