@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from antiphon.cli import init
 from antiphon.cli.entry import make_parser
 from antiphon.cli.exits import CommandFailed, InvalidUsage
-from antiphon.cli.local_servers import AnsweringServer
+from antiphon.cli.local_servers import AnsweringServer, ServerSearch
 from antiphon.config import Config, load_config
 from antiphon.config.json_schema import config_schema
 from antiphon.profiles.local_servers import builtin_local_servers
@@ -30,10 +30,11 @@ def _init(
     environ: Mapping[str, str] = OPENAI,
     ask: Callable[[str], str] = lambda _: "",
     name: str = "antiphon.toml",
+    servers: list[AnsweringServer] = [OLLAMA],  # noqa: B006
 ) -> tuple[int, str]:
     out = io.StringIO()
     args = make_parser().parse_args(["init", "--no-live", "-o", str(folder / name), *words])
-    code = init.run(args, out, io.StringIO(), environ=environ, ask=ask, find_servers=lambda _: [OLLAMA])
+    code = init.run(args, out, io.StringIO(), environ=environ, ask=ask, find_servers=lambda _: ServerSearch(servers))
     return code, out.getvalue()
 
 
@@ -83,8 +84,44 @@ def test_init_asks_about_each_upstream(tmp_path: Path) -> None:
 def test_init_uses_only_the_named_upstreams(tmp_path: Path) -> None:
     _init(tmp_path, "--use", "local")
     assert [upstream.name for upstream in _load(tmp_path).upstreams] == ["local"]
-    with pytest.raises(InvalidUsage, match="cannot use 'azure': found openai, ollama, local"):
-        _init(tmp_path, "--use", "azure", "--force")
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("ollama", r"Ollama does not answer at http://127\.0\.0\.1:11434/v1: start it"),
+        ("anthropic", "set its key in the variable ANTHROPIC_API_KEY"),
+        ("olama", "no such upstream; did you mean 'ollama'?"),
+        ("zzz", "no such upstream; available: anthropic, deepseek, "),
+    ],
+)
+def test_init_says_why_an_upstream_cannot_be_used(tmp_path: Path, name: str, problem: str) -> None:
+    with pytest.raises(InvalidUsage, match=f"cannot use '{name}': {problem}"):
+        _init(tmp_path, "--use", name, servers=[])
+
+
+def test_init_without_the_embedded_model_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(init, "is_model_installed", lambda: False)
+    with pytest.raises(InvalidUsage, match="the embedded model is not installed; install it with: "):
+        _init(tmp_path, "--use", "local")
+    with pytest.raises(InvalidUsage, match=r"nothing was found: set the key of a provider \(OPENAI_API_KEY, .*Ollama"):
+        _init(tmp_path, "--yes", environ={}, servers=[])
+
+
+def test_init_lists_what_it_uses_without_asking(tmp_path: Path) -> None:
+    assert _init(tmp_path, "--yes")[1].splitlines()[:3] == [
+        "found openai (OPENAI_API_KEY is set)",
+        "found Ollama at http://127.0.0.1:11434/v1 (2 models)",
+        "found the embedded model, which needs no key",
+    ]
+
+
+def test_init_names_a_server_that_does_not_answer(tmp_path: Path) -> None:
+    err = io.StringIO()
+    args = make_parser().parse_args(["init", "--yes", "--no-live", "-o", str(tmp_path / "lab.toml")])
+    search = ServerSearch([], [OLLAMA.server])
+    init.run(args, io.StringIO(), err, environ=OPENAI, find_servers=lambda _: search)
+    assert "the server at http://127.0.0.1:11434/v1 did not answer within 2 s" in err.getvalue()
 
 
 def test_init_writes_nothing_if_nothing_is_chosen(tmp_path: Path) -> None:
@@ -128,7 +165,7 @@ def test_init_gives_the_gateway_a_port_that_no_server_uses(tmp_path: Path, monke
         monkeypatch.setattr(init, "DEFAULT_PORT", port)
         server = AnsweringServer(replace(llama_cpp, base_url=f"http://127.0.0.1:{port}/v1"), ["a"])
         args = make_parser().parse_args(["init", "--yes", "--no-live", "-o", str(tmp_path / "antiphon.toml")])
-        init.run(args, io.StringIO(), io.StringIO(), environ={}, find_servers=lambda _: [server])
+        init.run(args, io.StringIO(), io.StringIO(), environ={}, find_servers=lambda _: ServerSearch([server]))
     config = _load(tmp_path)
     assert config.server.port > port + 1
     assert (config.upstreams[0].dialect, config.upstreams[0].profile_name) == ("responses", "llama.cpp")
@@ -139,6 +176,6 @@ def test_init_asks_the_upstreams_for_their_models(tmp_path: Path) -> None:
     out = io.StringIO()
     args = make_parser().parse_args(["init", "--use", "ollama", "-o", str(tmp_path / "lab.toml")])
     server = AnsweringServer(replace(builtin_local_servers()[0], base_url="http://127.0.0.1:1/v1"), ["a"])
-    assert init.run(args, out, io.StringIO(), environ={}, find_servers=lambda _: [server]) == 1
+    assert init.run(args, out, io.StringIO(), environ={}, find_servers=lambda _: ServerSearch([server])) == 1
     assert "ollama  the server cannot be reached" in out.getvalue()
     assert f"antiphon serve --config {tmp_path / 'lab.toml'}" in out.getvalue()

@@ -17,11 +17,13 @@ from msgspec import Struct
 from antiphon.cli.exits import EXIT_CODES, FAILED, OK, CommandFailed, InvalidUsage
 from antiphon.cli.help import HELP_FORMAT
 from antiphon.cli.live_check import check_upstreams, describe_results
-from antiphon.cli.local_servers import AnsweringServer, find_local_servers
+from antiphon.cli.local_servers import ANSWER_LIMIT, AnsweringServer, ServerSearch, find_local_servers
 from antiphon.cli.terminal import StatusLine, TextStyler, one_line
 from antiphon.config import parse_config
 from antiphon.config.json_schema import config_schema
+from antiphon.profiles.local_servers import builtin_local_servers
 from antiphon.profiles.providers import Provider, builtin_providers
+from antiphon.protocol.suggestions import suggest_names
 from antiphon.upstream.embedded import is_model_installed
 
 SCHEMA_FILE: Final = "antiphon.schema.json"
@@ -31,10 +33,10 @@ MAX_LISTED: Final = 20  # models of a local server that the file names
 
 
 class Choice(Struct, frozen=True):
-    """An upstream that can be configured: what the user is asked, its part of the file, and its port here."""
+    """An upstream that can be configured: what it is, its part of the file, and its port here."""
 
     name: str
-    question: str
+    description: str
     toml: str
     port: int | None = None
 
@@ -67,15 +69,22 @@ def run(
     *,
     environ: Mapping[str, str] = os.environ,
     ask: Callable[[str], str] = input,
-    find_servers: Callable[[Mapping[str, str]], list[AnsweringServer]] = find_local_servers,
+    find_servers: Callable[[Mapping[str, str]], ServerSearch] = find_local_servers,
 ) -> int:
     if args.output.exists() and not args.force:
         raise InvalidUsage(f"{args.output} exists; replace it with --force, or name another file with -o")
     notes = TextStyler(err, environ)
     err.write(f"{notes('dim', 'looking for keys of providers and for servers on this machine')}\n")
     err.flush()
+    search = find_servers(environ)
+    for server in search.silent:
+        err.write(f"{notes('yellow', f'the server at {server.base_url} did not answer within {ANSWER_LIMIT:g} s')}\n")
     embedded = [EMBEDDED] if is_model_installed() else []
-    choices = [*_provider_choices(environ), *_server_choices(find_servers(environ)), *embedded]
+    choices = [*_provider_choices(environ), *_server_choices(search.answering), *embedded]
+    if not choices:
+        raise InvalidUsage(f"nothing was found: {_advice()}")
+    if args.yes:
+        out.writelines(f"found {one_line(choice.description)}\n" for choice in choices)
     chosen = _choose(choices, args, ask)
     if not chosen:
         raise InvalidUsage("no upstream was chosen, so nothing was written")
@@ -120,7 +129,7 @@ def _is_free(port: int) -> bool:
 
 def _provider_choices(environ: Mapping[str, str]) -> list[Choice]:
     return [
-        Choice(provider.name, f"Use {provider.name} ({provider.api_key_env} is set)?", _provider_toml(provider))
+        Choice(provider.name, f"{provider.name} ({provider.api_key_env} is set)", _provider_toml(provider))
         for provider in builtin_providers()
         if environ.get(provider.api_key_env)
     ]
@@ -143,7 +152,7 @@ def _server_choices(servers: list[AnsweringServer]) -> list[Choice]:
     return [
         Choice(
             answering.server.name,
-            f"Use {answering.server.title} at {answering.server.base_url} ({len(answering.models)} models)?",
+            f"{answering.server.title} at {answering.server.base_url} ({len(answering.models)} models)",
             _server_toml(answering),
             urlsplit(answering.server.base_url).port,
         )
@@ -168,8 +177,8 @@ models = [
 def _choose(choices: list[Choice], args: argparse.Namespace, ask: Callable[[str], str]) -> list[Choice]:
     """Return the upstreams that the options or the answers name."""
     names = [choice.name for choice in choices]
-    if unknown := [name for name in args.use if name not in names]:
-        raise InvalidUsage(f"cannot use {one_line(unknown[0])!r}: found {', '.join(names)}")
+    if missing := [name for name in args.use if name not in names]:
+        raise InvalidUsage(f"cannot use {one_line(missing[0])!r}: {_describe_missing(missing[0])}")
     if args.use:
         return [choice for choice in choices if choice.name in args.use]
     if args.yes:
@@ -179,9 +188,42 @@ def _choose(choices: list[Choice], args: argparse.Namespace, ask: Callable[[str]
     return [choice for choice in choices if _is_wanted(choice, ask)]
 
 
+def _describe_missing(name: str) -> str:
+    """Say why an upstream was not found, and what to do."""
+    for provider in builtin_providers():
+        if provider.name == name:
+            return f"set its key in the variable {provider.api_key_env}"
+    for server in builtin_local_servers():
+        if server.name == name:
+            return f"{server.title} does not answer at {server.base_url}: start it, or write its other address by hand"
+    if name == EMBEDDED.name:
+        return f"the embedded model is not installed; install it with: {_install_command()}"
+    return f"no such upstream{suggest_names(name, _known_names())}"
+
+
+def _known_names() -> list[str]:
+    names = [*(provider.name for provider in builtin_providers()), *(server.name for server in builtin_local_servers())]
+    return [*names, EMBEDDED.name]
+
+
+def _advice() -> str:
+    variables = ", ".join(provider.api_key_env for provider in builtin_providers())
+    servers = ", ".join(f"{server.title} ({server.base_url})" for server in builtin_local_servers())
+    return (
+        f"set the key of a provider ({variables}), start a model server ({servers}), or install the embedded model "
+        f"with: {_install_command()}"
+    )
+
+
+def _install_command() -> str:
+    from antiphon.upstream.embedded_install import current_installation, install_command  # rarely needed
+
+    return install_command(current_installation())
+
+
 def _is_wanted(choice: Choice, ask: Callable[[str], str]) -> bool:
     try:
-        return ask(f"{choice.question} [Y/n] ").strip().lower() in ("", "y", "yes")
+        return ask(f"Use {choice.description}? [Y/n] ").strip().lower() in ("", "y", "yes")
     except EOFError:
         return False
 
@@ -203,7 +245,7 @@ port = {{port}}
 """
 EMBEDDED: Final = Choice(
     "local",
-    "Use the embedded model, which needs no key?",
+    "the embedded model, which needs no key",
     '[[upstreams]]\nname = "local"\ndialect = "chat"\nembedded = true  # a small model inside Antiphon\n'
     'models = ["local"]\n',
 )

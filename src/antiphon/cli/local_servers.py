@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from msgspec import Struct
 
-from antiphon.cli.live_check import TIMEOUTS
 from antiphon.client import AsyncClient, Retries
 from antiphon.errors import ApiError
 from antiphon.profiles.local_servers import LocalServer, builtin_local_servers
+
+ANSWER_LIMIT: Final = 2.0  # seconds
 
 
 class AnsweringServer(Struct, frozen=True):
@@ -20,13 +22,33 @@ class AnsweringServer(Struct, frozen=True):
     models: list[str]
 
 
-def find_local_servers(environ: Mapping[str, str], kinds: Sequence[LocalServer] | None = None) -> list[AnsweringServer]:
-    """Ask every usual address for its models, all at once."""
+class ServerSearch(Struct, frozen=True):
+    """The servers that answered, and those that accepted a connection and did not answer."""
 
-    async def find_all() -> list[AnsweringServer | None]:
-        return await asyncio.gather(*(_find(server, environ) for server in kinds or builtin_local_servers()))
+    answering: list[AnsweringServer]
+    silent: list[LocalServer] = []
 
-    return [server for server in asyncio.run(find_all()) if server is not None]
+
+def find_local_servers(environ: Mapping[str, str], kinds: Sequence[LocalServer] | None = None) -> ServerSearch:
+    """Ask every usual address for its models, all at once, for at most `ANSWER_LIMIT`."""
+    servers = kinds or builtin_local_servers()
+
+    async def find_all() -> list[AnsweringServer | TimeoutError | None]:
+        return await asyncio.gather(*(_find_in_time(server, environ) for server in servers))
+
+    results = asyncio.run(find_all())
+    return ServerSearch(
+        [result for result in results if isinstance(result, AnsweringServer)],
+        [server for server, result in zip(servers, results, strict=True) if isinstance(result, TimeoutError)],
+    )
+
+
+async def _find_in_time(server: LocalServer, environ: Mapping[str, str]) -> AnsweringServer | TimeoutError | None:
+    try:
+        async with asyncio.timeout(ANSWER_LIMIT):
+            return await _find(server, environ)
+    except TimeoutError as error:
+        return error
 
 
 async def _find(server: LocalServer, environ: Mapping[str, str]) -> AnsweringServer | None:
@@ -34,7 +56,6 @@ async def _find(server: LocalServer, environ: Mapping[str, str]) -> AnsweringSer
         server.base_url,
         dialect=server.dialect,
         profile=server.profile,
-        timeouts=TIMEOUTS,
         retries=Retries(times=0),
         environ=environ,
     )
