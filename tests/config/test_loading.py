@@ -154,7 +154,7 @@ def test_profile_name_prefers_a_file_beside_the_configuration(tmp_path: Path) ->
         parse_config(LAB + 'profile = "chat"\n', tmp_path / "antiphon.toml", {})
 
 
-@pytest.mark.parametrize("url", ["sqlite:////var/a.db", "sqlite:///", "postgresql://anna:sesame@db/antiphon", "off"])
+@pytest.mark.parametrize("url", ["sqlite:////var/a.db", "postgresql://anna:sesame@db/antiphon", "off"])
 def test_store_url_is_read_unchanged(url: str, tmp_path: Path) -> None:
     assert parse_config(f'[store]\nurl = "{url}"\n', tmp_path / "antiphon.toml", {}).store.url == url
 
@@ -310,3 +310,34 @@ def test_faults_of_types_do_not_hide_other_faults(text: str, paths: list[str]) -
     assert len(lines) == len(paths)
     for path, line in zip(paths, lines, strict=True):
         assert path in line
+
+
+def test_all_faults_of_a_file_are_shown_at_once() -> None:
+    text = (
+        "[server]\nprot = 1\n"
+        '[store]\nurl = "mysql://db"\n'
+        '[[upstreams]]\nname = "lab"\ndialect = "chat"\nbase_url = "http://127.0.0.1:1"\nprofile = "vlm"\n'
+        '[[models]]\nname = "fast"\ntargets = [{ upstream = "lba", model = "m" }]\n'
+    )
+    lines = refusal(text).splitlines()
+    assert [line.split(": ", 2)[:2] for line in lines] == [
+        ["antiphon.toml, line 2", "server.prot"],
+        ["antiphon.toml, line 9", "upstreams[0].profile"],
+        ["antiphon.toml, line 4", "store.url"],
+        ["antiphon.toml, line 12", "models[0].targets[0].upstream"],
+    ]
+    assert "did you mean 'vllm'?" in lines[1]
+    assert "begins with mysql://; expected sqlite:///relative.db" in lines[2]
+    assert "did you mean 'lab'?" in lines[3]
+
+
+def test_targets_are_not_judged_beside_upstreams_without_names() -> None:
+    text = '[[upstreams]]\ndialect = "chat"\nbase_url = "http://127.0.0.1:1"\n[[models]]\nname = "fast"\n'
+    text += 'targets = [{ upstream = "lab", model = "m" }]\n'
+    assert len(refusal(text).splitlines()) == 1
+
+
+def test_suggested_profile_is_of_the_same_dialect() -> None:
+    message = refusal(LAB + 'profile = "gemni"\n')
+    assert "unknown profile 'gemni'" in message
+    assert "'gemini'" not in message

@@ -15,6 +15,7 @@ from antiphon.cli.store import describe_retention
 from antiphon.cli.terminal import TextStyler, printable
 from antiphon.config import Config, default_config, describe_config, find_config, find_warnings, load_config
 from antiphon.config.json_schema import config_schema
+from antiphon.config.loading import locate_problem
 
 
 def add_parser(subparsers: Any, summary: str) -> None:
@@ -65,7 +66,8 @@ def run(
     out.write(printable(f"{file or 'default configuration (no file)'}: valid\n"))
     out.write(f"  listens on {config.server.host}, port {config.server.port}\n")
     out.writelines(f"  {printable(line)}\n" for line in summary_lines)
-    out.writelines(f"warning: {printable(str(warning))}\n" for warning in find_warnings(config, environ))
+    warnings = [locate_problem(file, warning) if file else str(warning) for warning in find_warnings(config, environ)]
+    out.writelines(f"warning: {printable(warning)}\n" for warning in warnings)
     return _check_live(config, out, err, environ) if args.live else OK
 
 

@@ -26,10 +26,13 @@ from antiphon.config.schema import (
     UpstreamConfig,
     parse_sealing_key,
 )
+from antiphon.config.store_url import store_url_problem
 from antiphon.dialects.common.model_names import WILDCARD
 from antiphon.errors import ConfigError, ProfileError
 from antiphon.profiles import load_profile
+from antiphon.profiles.loading import is_profile_path, profile_names
 from antiphon.profiles.toml_source import as_toml
+from antiphon.protocol.suggestions import suggest_names
 
 
 def check_config(config: Config, environ: Mapping[str, str]) -> None:
@@ -64,6 +67,8 @@ def find_table_problems(config: Config, environ: Mapping[str, str]) -> Iterator[
             yield Problem(("keys", index, "env"), message)
     yield from _metrics_key_problems(config.server, environ)
     yield from _sealing_problems(config.compaction, environ)
+    if message := store_url_problem(config.store.url):
+        yield Problem(("store", "url"), message)
 
 
 def is_loopback(host: str) -> bool:
@@ -229,8 +234,13 @@ def _rule_problem(rule: ModelRule) -> str:
 
 
 def _profile_problems(upstream: UpstreamConfig) -> Iterator[Problem]:
+    name = upstream.profile_name
+    if not is_profile_path(name) and name not in profile_names():
+        candidates = [candidate for candidate in profile_names() if load_profile(candidate).dialect == upstream.dialect]
+        yield Problem(("profile",), f"unknown profile {name!r}{suggest_names(name, candidates)}")
+        return
     try:
-        profile = load_profile(upstream.profile_name)
+        profile = load_profile(name)
     except ProfileError as error:
         yield Problem(("profile",), str(error))
         return

@@ -14,7 +14,9 @@ from msgspec.structs import replace
 
 from antiphon.config.checks import check_config, find_problems, find_table_problems
 from antiphon.config.model_rules import ModelRule
+from antiphon.config.problem import Problem
 from antiphon.config.routing import ModelConfig, RetryConfig
+from antiphon.config.routing_checks import routing_problems
 from antiphon.config.schema import EMBEDDED_DIALECT, EMBEDDINGS, Config, Timeouts, UpstreamConfig
 from antiphon.errors import ConfigError
 from antiphon.profiles.loading import PROFILE_SUFFIX, is_profile_path
@@ -46,6 +48,12 @@ def load_config(path: Path, environ: Mapping[str, str]) -> Config:
     return parse_config(text, path, environ)
 
 
+def locate_problem(path: Path, problem: Problem) -> str:
+    """The problem with the file and the line of its setting."""
+    source = TomlSource(str(path), path.read_text(encoding="utf-8-sig"), ConfigError)
+    return str(source.error_at(problem.path, str(problem)))
+
+
 def parse_config(text: str, file: str | Path, environ: Mapping[str, str]) -> Config:
     """Parses the content of `file`. Without upstreams in it, the default ones are used."""
     source = TomlSource(str(file), text, ConfigError)
@@ -74,15 +82,18 @@ def parse_config(text: str, file: str | Path, environ: Mapping[str, str]) -> Con
 
 
 def _other_problems(source: TomlSource, environ: Mapping[str, str]) -> list[str]:
-    """The problems of the valid settings beside invalid ones, so that one look shows all. Relations between tables are
-    checked when all are valid."""
+    """The problems of the valid settings beside invalid ones, so that one look shows all. Of the relations between
+    tables, only targets are checked before all are valid."""
     settings, placeholders = source.valid_part(Config)
     folder = Path(source.file).parent
     upstreams = [_resolve_upstream(upstream, folder, settings.timeouts, ()) for upstream in settings.upstreams]
     config = replace(settings, upstreams=upstreams)
+    problems = list(find_table_problems(config, environ))
+    if upstreams and not any(("upstreams", index, "name") in placeholders for index in range(len(upstreams))):
+        problems += routing_problems(config)
     return [
         str(source.error_at(problem.path, str(problem)))
-        for problem in find_table_problems(config, environ)
+        for problem in problems
         if problem.path not in placeholders
         and not (problem.path[-1] == "profile" and (*problem.path[:-1], "dialect") in placeholders)
     ]

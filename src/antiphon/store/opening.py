@@ -5,7 +5,6 @@ Errors repeat only the scheme of the URL, because the URL may have a password.
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Final
 from urllib.parse import unquote
 
 from antiphon.config import StoreConfig
+from antiphon.config.store_url import store_url_problem
 from antiphon.errors import ConfigError
 from antiphon.store.interface import Store
 from antiphon.store.sqlite.store import SqliteStore
@@ -70,26 +70,11 @@ def _find_location(config: StoreConfig, environ: Mapping[str, str]) -> Path | st
         return None
     if config.url is None:
         return default_path(environ)
+    if problem := store_url_problem(config.url):
+        raise ConfigError(f"[store] url {problem}")
     scheme, _, url_path = config.url.partition("://")
-    match scheme:
-        case "sqlite":
-            return _sqlite_path(url_path)
-        case "postgresql" | "postgres":
-            return config.url
-        case _:
-            problem = f"begins with {scheme}://" if url_path and SCHEME.fullmatch(scheme) else "is not a supported URL"
-            raise ConfigError(f"[store] url {problem}; expected {EXPECTED_URL}")
+    return Path(unquote(url_path[1:])) if scheme == "sqlite" else config.url
 
 
-def _sqlite_path(url_path: str) -> Path:
-    path = unquote(url_path[1:])
-    if not url_path.startswith("/") or not path or "\0" in path or QUERY_OR_FRAGMENT.search(url_path):
-        raise ConfigError(f"[store] url begins with sqlite:// but has no valid path; expected {EXPECTED_URL}")
-    return Path(path)
-
-
-SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*", re.IGNORECASE)
-QUERY_OR_FRAGMENT: Final = re.compile(r"[?#]")  # in a file name these are written as %3F and %23
-EXPECTED_URL: Final = "sqlite:///relative.db, sqlite:////absolute.db, postgresql://user:password@host/database, or off"
 UNIX_DATA_FOLDER: Final = (".local", "share")
 MACOS_DATA_FOLDER: Final = ("Library", "Application Support")
