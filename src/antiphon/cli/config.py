@@ -38,7 +38,9 @@ def add_parser(subparsers: Any, summary: str) -> None:
         type=Path,
         help="the configuration file (default: the one that `serve` would use)",
     )
-    check.add_argument("--live", action="store_true", help="also ask each upstream for its models")
+    check.add_argument(
+        "--live", action="store_true", help="also ask each upstream for its models, and connect to PostgreSQL"
+    )
     actions.add_parser(
         "schema",
         help="print the JSON Schema of configurations",
@@ -72,11 +74,12 @@ def run(
 
 
 def _check_live(config: Config, out: TextIO, err: TextIO, environ: Mapping[str, str]) -> int:
-    from antiphon.cli.live_check import check_upstreams, describe_results  # it imports the client, which is slow
+    from antiphon.cli.live_check import check_store, check_upstreams, describe_results  # the client's import is slow
 
     err.write("asking the upstreams for their models\n")
     err.flush()
-    results = check_upstreams(config, environ)
+    store = check_store(config.store)
+    results = [*check_upstreams(config, environ), *([store] if store else [])]
     out.writelines(f"  {line}\n" for line in describe_results(results, TextStyler(out, environ)))
     return FAILED if any(result.error for result in results) else OK
 
