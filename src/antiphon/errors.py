@@ -39,7 +39,8 @@ class ClientDisconnected(AntiphonError):
 class ApiError(AntiphonError):
     """An error for a client, with status, type, code, message and param.
 
-    `request_id` is set by the client: with it the request can be found in the log of the server.
+    `request_id` and `upstream_name` are set by the client: with the first the request can be found in the log of the
+    server; the second is the upstream of a gateway that the error comes from.
 
     Example:
         try:
@@ -70,6 +71,7 @@ class ApiError(AntiphonError):
         self.status = status or (self.type == self.default_type and self.default_status) or STATUS_OF_TYPE[self.type]
         self.retry_after = retry_after
         self.request_id: str | None = None  # of the request, if a server named it in its answer
+        self.upstream_name: str | None = None  # the configured name, if a gateway named it in its answer
         self.original: OriginalError | None = None
         self.was_paid = False  # whether the model had answered: a retry would cost as much again
         self.billed_tokens: tuple[int, int] | None = None  # input and output, if the server reported them

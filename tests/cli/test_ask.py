@@ -243,7 +243,14 @@ def test_ask_suggests_the_closest_model() -> None:
 
 
 def test_ask_prints_the_error_of_a_refused_request() -> None:
-    with pytest.raises(CommandFailed, match=r"invalid_request/invalid_api_key: the server refused the key: missing"):
-        _ask("hi", answer=refusal(401, "invalid_request", "invalid_api_key", "missing or invalid key"))
-    with pytest.raises(CommandFailed, match="environment variable ANTIPHON_API_KEY"):
-        _ask("hi", answer=refusal(401, "invalid_request", "invalid_api_key", "no key"))
+    answer = refusal(401, "invalid_request", "invalid_api_key", "invalid key")
+    with pytest.raises(CommandFailed, match=r"invalid_request/invalid_api_key: the server refused the key: invalid"):
+        _ask("hi", answer=answer, environ={"ANTIPHON_API_KEY": "k"})
+    with pytest.raises(CommandFailed, match=r"requires a key: send one\nset the key .* variable ANTIPHON_API_KEY"):
+        _ask("hi", answer=refusal(401, "invalid_request", "invalid_api_key", "no key: send one"))
+
+
+def test_ask_names_the_upstream_of_an_error() -> None:
+    answer = refusal(500, "server_error", "upstream_error", "boom", antiphon_upstream="openai")
+    with pytest.raises(CommandFailed, match=r'server_error/upstream_error: boom\nupstream "openai" \(HTTP 500\)'):
+        _ask("hi", answer=answer)

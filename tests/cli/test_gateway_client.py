@@ -73,7 +73,7 @@ def test_call_gateway_yields_events_until_the_end() -> None:
 @pytest.mark.parametrize(
     ("fault", "expected"),
     [
-        (nobody(), "no gateway answers at http://gateway:8080; start one with `antiphon serve`"),
+        (nobody(), "no gateway answers at http://gateway:8080; check the address of the gateway"),
         (
             UpstreamFault("x", code="upstream_timeout", status=504),
             "the gateway at http://gateway:8080 did not answer in time",

@@ -74,9 +74,10 @@ def test_refused_key_is_a_client_fault(status: int, code: str) -> None:
     """ERR-4: with the server's own message, unlike the key of a gateway."""
     error = refused(testing.error(status, "Incorrect API key."))
     assert isinstance(error, ClientFault)
-    assert (error.status, error.code, error.message) == (status, code, "the server refused the key: Incorrect API key.")
+    subject = "the server requires a key" if status == 401 else "the server refused the key"  # none was sent
+    assert (error.status, error.code, error.message) == (status, code, f"{subject}: Incorrect API key.")
     page = PlainReply(status=status, body=b"<html>", headers={"content-type": "text/html"})
-    assert refused(page).message == "the server refused the key"
+    assert refused(page).message == subject
 
 
 def test_unreachable_server_is_retried() -> None:

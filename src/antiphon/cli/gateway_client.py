@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Final
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -18,6 +19,7 @@ from antiphon.cli.terminal import one_line
 from antiphon.client import AsyncClient, Retries, Timeouts
 from antiphon.client.asynchronous import with_transport
 from antiphon.client.server import ConnectionFault
+from antiphon.config import is_loopback
 from antiphon.errors import ApiError
 from antiphon.upstream.transport import Transport
 
@@ -63,9 +65,15 @@ async def suggested_model(client: AsyncClient, model: str) -> AsyncIterator[None
 def describe_failure(error: ApiError, url: str) -> str:
     """Describe an error of the gateway, or of the connection to it, with what to do."""
     if isinstance(error, ConnectionFault):
-        return FAULTS.get(error.code, INVALID_HTTP).format(url=url)
-    description = describe_error(error.type, error.code, error.message, error.param)
-    return f"{description}\n{HINTS[error.code]}" if error.code in HINTS else description
+        is_local = is_loopback(urlsplit(url).hostname or "")
+        hint = "start one with `antiphon serve`" if is_local else "check the address of the gateway"
+        return FAULTS.get(error.code, INVALID_HTTP).format(url=url, hint=hint)
+    lines = [describe_error(error.type, error.code, error.message, error.param)]
+    if error.upstream_name:
+        lines.append(f'upstream "{one_line(error.upstream_name)}" (HTTP {error.status})')
+    if error.code in HINTS:
+        lines.append(HINTS[error.code])
+    return "\n".join(lines)
 
 
 def request_id_line(request_id: str | None) -> str:
@@ -81,15 +89,15 @@ def _retry_line(error: ApiError) -> str:
 HINTS: Final = {
     "invalid_api_key": "set the key of the gateway in the environment variable ANTIPHON_API_KEY",
     "model_not_found": "`antiphon models` lists the models of the gateway",
-    "upstream_unavailable": "start its server, or correct its base_url; `antiphon config check --live` asks it",
+    "upstream_unavailable": "start its server, or correct its base_url; test it with `antiphon config check --live`",
     "upstream_timeout": "`antiphon upstreams` shows the health of each upstream; [timeouts] are the limits",
-    "upstream_auth_failed": "correct the key of the upstream; `antiphon config check --live` asks it",
-    "upstream_credentials_exhausted": "correct the keys of the upstream; `antiphon config check --live` asks it",
+    "upstream_auth_failed": "correct the key of the upstream; test it with `antiphon config check --live`",
+    "upstream_credentials_exhausted": "correct the keys of the upstream; test them with `antiphon config check --live`",
 }
 # The gateway enforces and reports its own limits; these only end requests that would hang forever.
 TIMEOUTS: Final = Timeouts(connect=10.0, first_byte=900.0, idle=900.0, total=7200.0)
 FAULTS: Final = {
-    "upstream_unavailable": "no gateway answers at {url}; start one with `antiphon serve`",
+    "upstream_unavailable": "no gateway answers at {url}; {hint}",
     "upstream_timeout": "the gateway at {url} did not answer in time",
     SILENT: f"the server at {{url}} did not answer within {ANSWER_LIMIT:g} s; is it an Antiphon gateway?",
     "upstream_disconnected": "the gateway at {url} closed the connection before the end of its answer",

@@ -132,6 +132,7 @@ def error_from_answer(server: Server, status: int, headers: Mapping[str, str], b
     """The error in an answer whose status is not 200. It has the status and the request id of the answer."""
     error = _error_of_status(server, status, headers, body)
     error.request_id = request_id_in(headers)
+    error.upstream_name = headers.get("antiphon-upstream")
     return error
 
 
@@ -148,7 +149,9 @@ def _error_of_status(server: Server, status: int, headers: Mapping[str, str], bo
         return UpstreamFault(message, code="upstream_invalid_response", status=status)
     if status in KEY_ERROR_CODES:
         detail = _error_message(body)
-        message = "the server refused the key" + (f": {detail}" if detail else "")
+        has_key = any(name.lower() in KEY_HEADERS for name in server.headers)
+        subject = "the server refused the key" if has_key or status != 401 else "the server requires a key"
+        message = subject + (f": {detail.removeprefix('no key: ')}" if detail else "")
         return ClientFault(message, code=KEY_ERROR_CODES[status], status=status)
     error = server.dialect.error_to_hub(status, headers, body)
     error.status = status
@@ -188,4 +191,5 @@ def _base_url(url: str, dialect: ServerDialectName) -> str:
     return base if urlsplit(base).path else f"{base}{SERVER_DIALECTS[dialect].base_path}"
 
 
+KEY_HEADERS: Final = ("authorization", "x-api-key", "x-goog-api-key")
 KEY_ERROR_CODES: Final = {401: "invalid_api_key", 402: "payment_required", 403: "access_denied"}
