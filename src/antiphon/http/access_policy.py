@@ -19,7 +19,7 @@ from msgspec import Struct
 from antiphon.config import Config, is_loopback, min_key_length
 from antiphon.dialects.responses.stream_out import SelectableEventStyle
 from antiphon.errors import ClientFault
-from antiphon.http.asgi import LOG, Headers, Scope, header_values
+from antiphon.http.asgi import LOG, Headers, Scope, headers_of
 from antiphon.profiles.client_headers import KEY_HEADERS
 
 ANONYMOUS_OWNER: Final = "anybody"  # the owner if no keys are configured
@@ -56,17 +56,15 @@ class AccessPolicy(Struct, frozen=True, kw_only=True):
 
     def check_host_and_origin(self, scope: Scope) -> None:
         """Refuses a scope whose `Host` or `Origin` is not allowed."""
-        match header_values(scope, b"host"):
-            case [host] if self._allows_host(host):
-                pass
-            case _:
-                raise ClientFault(
-                    "the Host header names a host that this gateway does not serve; see allowed_hosts in "
-                    "the configuration",
-                    code="forbidden_host",
-                    status=403,
-                )
-        origins = header_values(scope, b"origin")
+        headers = headers_of(scope)
+        hosts = headers.get(b"host", ())
+        if len(hosts) != 1 or not self._allows_host(hosts[0]):
+            raise ClientFault(
+                "the Host header names a host that this gateway does not serve; see allowed_hosts in the configuration",
+                code="forbidden_host",
+                status=403,
+            )
+        origins = headers.get(b"origin")
         if origins and not (len(origins) == 1 and origins[0].lower() in self.origins):
             raise ClientFault(
                 "requests from this origin are not allowed; see allowed_origins in the configuration",
@@ -79,7 +77,9 @@ class AccessPolicy(Struct, frozen=True, kw_only=True):
         the query, for clients that can send it nowhere else."""
         if not self.callers:
             return Caller(ANONYMOUS_OWNER, None)
-        keys = [*_keys_in(scope), *(_key_in_query(scope) if in_query else ())]
+        keys = _keys_in(scope)
+        if in_query:
+            keys += _key_in_query(scope)
         for key in keys:
             # Looking up the hash, not the key, leaks no timing information about existing keys.
             caller = self.callers.get(sha256(key).digest())
@@ -122,8 +122,8 @@ class AccessPolicy(Struct, frozen=True, kw_only=True):
 
     def cors_headers(self, scope: Scope) -> Headers:
         """The CORS headers for allowed origins."""
-        origins = header_values(scope, b"origin")
-        if len(origins) != 1 or origins[0].lower() not in self.origins:
+        origins = headers_of(scope).get(b"origin")
+        if origins is None or len(origins) != 1 or origins[0].lower() not in self.origins:
             return []
         exposed_headers = (
             b"x-request-id, antiphon-losses, antiphon-estimated, retry-after, retry-after-ms, x-should-retry"
@@ -141,20 +141,21 @@ class AccessPolicy(Struct, frozen=True, kw_only=True):
 
 def _keys_in(scope: Scope) -> list[bytes]:
     """The keys in the headers of a request. Empty if a header is repeated, which looks like an attack."""
+    headers = headers_of(scope)
     keys: list[bytes] = []
-    match header_values(scope, b"authorization"):
-        case [value]:
-            scheme, _, key = value.partition(b" ")
-            if scheme.lower() == b"bearer" and key.strip():
-                keys.append(key.strip())
-        case [_, *_]:
+    if b"authorization" in headers:
+        values = headers[b"authorization"]
+        if len(values) > 1:
             return []
+        scheme, _, key = values[0].partition(b" ")
+        if scheme.lower() == b"bearer" and (key := key.strip()):
+            keys.append(key)
     for name in KEY_HEADERS:
-        match header_values(scope, name):
-            case [value] if value:
-                keys.append(value)
-            case [_, _, *_]:
+        if name in headers:
+            values = headers[name]
+            if len(values) > 1:
                 return []
+            keys += filter(None, values)
     return keys
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, MutableMapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final, Protocol
 
@@ -28,26 +28,37 @@ Application = Callable[[Scope, Receive, Send], Coroutine[Any, Any, None]]
 Headers = list[tuple[bytes, bytes]]
 
 DIRECT: Final = "antiphon.direct"  # scope key of the `RequestCycle` of our own server
-HEADERS_BY_NAME: Final = "antiphon.headers"  # scope key of the headers by name, set at the first lookup
+HEADERS_BY_NAME: Final = "antiphon.headers"  # scope key of the headers by name
 JSON: Final = (b"content-type", b"application/json")
 BODY_HIGH: Final = 64 * 1024  # bytes of unread body at which reading is paused
 LARGE_PIECE: Final = 1024 * 1024  # bytes of a body that are written without a copy
 LOG: Final = logging.getLogger("antiphon.http")
 
 
+def headers_of(scope: Scope) -> Mapping[bytes, list[bytes]]:
+    """Every value of each header, in the order of arrival."""
+    by_name: dict[bytes, list[bytes]] | None = scope.get(HEADERS_BY_NAME)
+    if by_name is None:  # a request of another server
+        by_name = scope[HEADERS_BY_NAME] = headers_by_name(scope["headers"])
+    return by_name
+
+
 def header_values(scope: Scope, name: bytes) -> Sequence[bytes]:
     """Every value of a header, in the order of arrival."""
-    named: dict[bytes, list[bytes]] | None = scope.get(HEADERS_BY_NAME)
-    if named is None:
-        named = scope[HEADERS_BY_NAME] = {}
-        for key, value in scope["headers"]:
-            named.setdefault(key, []).append(value)
-    return named.get(name, ())
+    return headers_of(scope).get(name, ())
+
+
+def headers_by_name(headers: Headers) -> dict[bytes, list[bytes]]:
+    """The values of each header, in the order of arrival."""
+    by_name = {name: [value] for name, value in headers}
+    if len(by_name) < len(headers):  # some are repeated
+        by_name = {name: [value for other, value in headers if other == name] for name in by_name}
+    return by_name
 
 
 def first_header(scope: Scope, name: bytes) -> bytes:
     """The first value of a header; empty if there is none."""
-    values = header_values(scope, name)
+    values = headers_of(scope).get(name)
     return values[0] if values else b""
 
 
@@ -217,6 +228,14 @@ class RequestCycle:
         self._body_size = 0
         return {"type": "http.request", "body": body, "more_body": self.more_body}
 
+    def take_body(self) -> bytes | None:
+        """The whole body, if it has arrived in one piece and nothing of it was received yet; else None."""
+        if self.more_body or len(self._body_pieces) != 1 or self._expects_continue or self.is_disconnected:
+            return None
+        self._has_message = False
+        self._body_size = 0
+        return self._body_pieces.pop()
+
     async def send(self, message: Message) -> None:
         while self.is_write_paused:
             await self._connection.flow.drain()
@@ -245,13 +264,20 @@ class RequestCycle:
             raise RuntimeError(f"unexpected ASGI message {kind}")
 
     def respond_now(self, status: int, headers: Headers, body: bytes) -> None:
-        """Sends a whole response without waiting."""
+        """Sends a whole response without waiting. `headers` has the length of the body, and nothing about the
+        connection."""
         if self.is_disconnected:
             return
         if self.is_started:
             raise RuntimeError("the response was already started")
-        self._start_response(status, headers)
-        self._end_response(body)
+        self.is_started = True
+        self._expects_continue = False
+        head = encode_head(status, [*self._connection.default_headers, *headers])
+        if self.more_body or not self.keep_alive:
+            self.keep_alive = False  # see `_start_response`
+            head += b"connection: close\r\n"
+        self._connection.transport.write(b"%b\r\n%b" % (head, b"" if self.scope["method"] == "HEAD" else body))
+        self._complete_response()
 
     def write_now(self, data: bytes) -> bool:
         """Writes a piece of a body whose head was sent. False if the client does not read; then nothing was sent."""
@@ -327,6 +353,9 @@ class RequestCycle:
         self._write_body(data, b"0\r\n\r\n")
         if self._remaining_length and not self._is_bodyless:
             raise RuntimeError("the body is shorter than content-length")
+        self._complete_response()
+
+    def _complete_response(self) -> None:
         self.is_complete = True
         self._wake_receive()
         if not self.keep_alive:
@@ -362,13 +391,13 @@ class RequestCycle:
             self.abort_response()
             return
         status, body = dialect_at_path(self.scope["path"]).error_from_hub(fault)
-        headers = [*connection_error_headers(id, body), (b"connection", b"close")]
-        self.respond_now(status, headers, body)
+        self.keep_alive = False
+        self.respond_now(status, connection_error_headers(id, body), body)
 
 
 def encode_head(status: int, headers: Headers) -> bytes:
     """Encodes the status line and the headers."""
-    lines = b"".join([b"%b: %b\r\n" % header for header in headers])
+    lines = b"\r\n".join([*map(b": ".join, headers), b""])
     if lines.translate(None, HEADER_BYTES) != b"\r\n" * len(headers):
         raise RuntimeError("a response header contains a line break or another character that HTTP cannot carry")
     # Some APIs have their own statuses, such as 529; the reason phrase is optional.

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import urllib.parse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any, Final, cast
 
 import httptools
@@ -21,7 +22,16 @@ from antiphon.errors import ApiError, ClientFault
 from antiphon.gateway.admission import InputQueue
 from antiphon.gateway.client_body import dialect_at_path
 from antiphon.gateway.ids import new_id
-from antiphon.http.asgi import BODY_HIGH, Headers, RequestCycle, Scope, connection_error_headers, encode_head
+from antiphon.http.asgi import (
+    BODY_HIGH,
+    HEADERS_BY_NAME,
+    Headers,
+    RequestCycle,
+    Scope,
+    connection_error_headers,
+    encode_head,
+    headers_by_name,
+)
 from antiphon.http.websocket import WebSocket, WebSocketRoutes
 from antiphon.http.websocket_protocol import BadHandshake
 
@@ -56,7 +66,6 @@ class HttpProtocol(HttpToolsProtocol):
         self._current_cycle: RequestCycle | None = None  # the request being answered
         self._pipelined_cycles: list[RequestCycle] = []  # pipelined requests
         self._is_in_head = True  # from the end of a request to the end of the next head
-        self._head_size = 0
         self._bytes_since_callback = 0  # bytes fed to the parser since its last callback
         self._is_closing = False  # no more input is processed
         self._final_response = b""
@@ -183,58 +192,51 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         self.url = b""
-        self.expect_100_continue = False
         self.headers = []
-        self.scope = cast(
-            Any,
-            {
-                "type": "http",
-                "asgi": ASGI,
-                "server": self.server,
-                "client": self.client,
-                "scheme": self.scheme,
-                "root_path": self.root_path,
-                "headers": self.headers,
-                "state": self.app_state.copy(),
-            },
-        )
-        self._head_size = 0
+        scope: Any = {
+            "type": "http",
+            "asgi": ASGI,
+            "server": self.server,
+            "client": self.client,
+            "scheme": self.scheme,
+            "root_path": self.root_path,
+            "headers": self.headers,
+            "state": self.app_state.copy(),
+        }
+        self.scope = scope
 
     def on_url(self, url: bytes) -> None:
-        self._head_size += len(url)
         self.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._is_in_head:
             return  # a trailer: ignored, so that headers do not change after they were read
-        self._head_size += len(name) + len(value) + 4
-        if self._head_size > HEAD_LIMIT or len(self.headers) == MAX_HEADERS:
+        if len(self.headers) == MAX_HEADERS:
             raise _too_large()
-        name, value = name.lower(), value.rstrip(b" \t")
-        if name == b"expect" and value.lower() == b"100-continue":
-            self.expect_100_continue = True
-        self.headers.append((name, value))
+        self.headers.append((name.lower(), value.rstrip(b" \t")))
 
     def on_headers_complete(self) -> None:
         self._bytes_since_callback = 0
+        _check_size(self.url, self.headers)
         version = self.parser.get_http_version()
         method = self.parser.get_method().decode("ascii")
-        _check_framing(version, self.headers)
+        by_name = headers_by_name(self.headers)
+        _check_framing(version, by_name)
         if self.parser.should_upgrade():
             if method == "CONNECT":
                 raise ClientFault("CONNECT: this server is not a proxy")
             if _is_websocket_upgrade(self.headers):
                 self._socket = self._admit_websocket(method, version)
             return  # the parser stops here; `_feed_parser` continues
-        self.scope["method"] = method
-        self.scope["http_version"] = version
+        scope: Scope = self.scope  # type: ignore[assignment]
+        scope["method"] = method
+        scope["http_version"] = version
+        scope[HEADERS_BY_NAME] = by_name
         self._set_target()
         self._is_in_head = False
         keep_alive = version == "1.1" and self.parser.should_keep_alive()
-        scope = cast(Scope, self.scope)
-        cycle = self._newest_cycle = RequestCycle(
-            self, scope, keep_alive=keep_alive, expects_continue=self.expect_100_continue
-        )
+        expects_continue = b"expect" in by_name and b"100-continue" in map(bytes.lower, by_name[b"expect"])
+        cycle = self._newest_cycle = RequestCycle(self, scope, keep_alive=keep_alive, expects_continue=expects_continue)
         if self._current_cycle is None:
             self._start_cycle(cycle)
             return
@@ -261,6 +263,7 @@ class HttpProtocol(HttpToolsProtocol):
         target = _cached_target(self.url) if len(self.url) <= MAX_CACHED_URL else _target(self.url)
         if target.host:  # RFC 9112, 3.2.2: an absolute target replaces the Host header
             self.headers[:] = [(b"host", target.host), *(header for header in self.headers if header[0] != b"host")]
+            cast(Scope, self.scope)[HEADERS_BY_NAME] = headers_by_name(self.headers)
         self.scope["path"] = self.root_path + target.path
         self.scope["raw_path"] = self.root_path.encode("ascii") + target.raw_path
         self.scope["query_string"] = target.query
@@ -301,7 +304,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._current_cycle = cycle
         if not self.flow.write_paused:  # the write buffer may grow again
             self._stop_stall_timer()
-        cycle.start(cast(Any, self.app))
+        cycle.start(self.app)
 
     def _start_idle_timer(self) -> None:
         self._idle_since = self.loop.time()
@@ -490,11 +493,17 @@ def _target(url: bytes) -> _Target:
 _cached_target: Final = lru_cache(maxsize=256)(_target)
 
 
-def _check_framing(version: str, headers: list[tuple[bytes, bytes]]) -> None:
+def _check_size(url: bytes, headers: Headers) -> None:
+    """Refuses a head that is too large. It has at most twice the allowed size, because `_feed_parser` counts too."""
+    if len(url) + 4 * len(headers) + len(b"".join(chain.from_iterable(headers))) > HEAD_LIMIT:
+        raise _too_large()
+
+
+def _check_framing(version: str, headers: Mapping[bytes, Sequence[bytes]]) -> None:
     """RFC 9112, 6: refuses framing that the parser accepts but other readers may interpret differently."""
     if version not in ("1.0", "1.1"):
         raise ClientFault(f"expected HTTP/1.1, got HTTP/{version}")
-    codings = [value for name, value in headers if name == b"transfer-encoding"]
+    codings = headers.get(b"transfer-encoding")
     if codings and (version == "1.0" or [coding.lower() for coding in codings] != [b"chunked"]):
         raise ClientFault("transfer-encoding: expected `chunked`, once, in HTTP/1.1")
 

@@ -27,8 +27,7 @@ from antiphon.http.asgi import (
     Scope,
     Send,
     error_headers,
-    first_header,
-    header_values,
+    headers_of,
     send_response,
 )
 from antiphon.http.body_budget import BodyBudget
@@ -37,6 +36,7 @@ from antiphon.protocol.losses import Losses
 from antiphon.trace.writer import Trace
 
 MAX_LOSSES_HEADER = 512
+NO_VALUES: Final = [b""]  # of a header that is absent
 PRINTABLE_ASCII = bytes(byte if 32 <= byte < 127 else 63 for byte in range(256))
 SSE_HEADERS: Final[Headers] = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -96,7 +96,11 @@ class Exchange:
     async def read_body(self, limit: int) -> bytes:
         """Reads the whole body and records it in the trace."""
         check_body_headers(self.scope, limit)
-        body = await read_body(self.receive, limit, self._take_body_bytes)
+        body = None if self._direct is None else self._direct.take_body()
+        if body is None:
+            body = await read_body(self.receive, limit, self._take_body_bytes)
+        elif len(body) > limit:
+            raise _too_large(limit)
         if self.trace is not None:
             self.trace.record_client_request("POST", self.scope["path"], self.scope["headers"], body)
         return body
@@ -328,12 +332,13 @@ def _summary_of(losses: Losses) -> bytes:
 
 def check_body_headers(scope: Scope, limit: int) -> None:
     """Refuses a body by its headers, before any of it is read."""
-    if header_values(scope, b"content-encoding"):
+    headers = headers_of(scope)
+    if b"content-encoding" in headers:
         raise _unsupported("content-encoding: request bodies must not be encoded; send plain JSON")
-    media_type = first_header(scope, b"content-type")
+    media_type = headers.get(b"content-type", NO_VALUES)[0]
     if media_type != b"application/json":  # the usual form
         _check_media_type(media_type)
-    length = first_header(scope, b"content-length")
+    length = headers.get(b"content-length", NO_VALUES)[0]
     if length.isdigit() and int(length[:20]) > limit:
         raise _too_large(limit)
 
