@@ -73,7 +73,7 @@ def turns(count: int, other: str) -> list[str]:
 
 
 def refusal(body: ClientBody) -> InvalidValue:
-    request, _ = read_client_body(body)
+    request, *_ = read_client_body(body)
     with pytest.raises(InvalidValue) as caught:
         check_input(request, LIMITS, CLIENT_DIALECTS[body.dialect].input_field)
     return caught.value
@@ -123,11 +123,11 @@ def test_text_input_is_one_item() -> None:
 
 def test_count_is_read_without_side_effects() -> None:
     content = b'{"model":"m","input":[{"role":"user","content":"Hi"},{"type":"compaction_trigger"}],"stream":true}'
-    request, _ = read_client_body(ClientBody(content=content, form="count", path="/v1/responses/input_tokens"))
+    request, *_ = read_client_body(ClientBody(content=content, form="count", path="/v1/responses/input_tokens"))
     assert (request.store, request.stream) == (False, msgspec.UNSET)
     assert isinstance(request.input, list)
     assert len(request.input) == 1
-    request, _ = read_client_body(ClientBody(content=b'{"input":"Hi"}', form="count", path="/v1/responses"))
+    request, *_ = read_client_body(ClientBody(content=b'{"input":"Hi"}', form="count", path="/v1/responses"))
     assert request.input == "Hi"
 
 
@@ -135,7 +135,7 @@ def test_count_reads_the_turn_inside_a_body_of_gemini() -> None:
     turn = {"model": "models/m", "contents": [{"role": "user", "parts": [{"text": "Hi"}]}]}
     content = msgspec.json.encode({"generateContentRequest": turn})
     path = "/v1beta/models/m:countTokens"
-    request, _ = read_client_body(ClientBody(content=content, form="count", dialect="gemini", path=path))
+    request, *_ = read_client_body(ClientBody(content=content, form="count", dialect="gemini", path=path))
     assert request.model == "m"
 
 

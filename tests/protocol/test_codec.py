@@ -17,7 +17,10 @@ from tests.generate.shapes import documents
 from antiphon.errors import ApiError, ClientFault, InvalidJson, JsonTooDeep
 from antiphon.protocol.codec import (
     LARGE_TOOLS,
+    _RawToolsRequest,
+    _request_with_tools,
     decode_as,
+    decode_client_request,
     decode_compact_request,
     decode_create_message,
     decode_event,
@@ -561,3 +564,23 @@ def test_tools_that_are_encoded_already_are_copied(size: int, metadata: dict[str
     response = make_initial_response(Request(tools=tools, metadata=metadata), id="resp_1", created_at=1)
     expected = make_initial_response(Request(metadata=metadata), id="resp_1", created_at=1)
     assert encode(response) == encode(expected).replace(b'"tools":[]', b'"tools":' + echo)
+
+
+def test_typed_request_keeps_every_field() -> None:
+    """The fields are copied one by one, so a new field must not be forgotten."""
+    values = {name: object() for name in Request.__struct_fields__ if name != "tools"}
+    request = _request_with_tools(_RawToolsRequest(**values))  # type: ignore[arg-type]
+    assert {name: getattr(request, name) for name in values} == values
+
+
+@pytest.mark.parametrize(
+    ("body", "is_known"),
+    [
+        (b'{"model":"m","input":[{"role":"user","type":"message","content":"Hi"}]}', True),
+        (b'{"model":"m","input":"Hi","new_field":1}', False),
+        (b'{"model":"m","input":[{"type":"hologram"}]}', False),
+        (b'{"model":"m","input":[{"type":"message","role":"user","content":[{"type":"hologram"}]}]}', False),
+    ],
+)
+def test_client_request_tells_whether_all_of_it_is_known(body: bytes, is_known: bool) -> None:
+    assert decode_client_request(body) == (decode_request(body), is_known)

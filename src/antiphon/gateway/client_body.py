@@ -84,8 +84,9 @@ def request_at_path(path: str, dialect: ClientDialect, body: bytes) -> tuple[Req
     return request, losses
 
 
-def read_client_body(body: ClientBody) -> tuple[Request, Losses]:
-    """The hub request of a body, and the losses of its translation; or the error for the client."""
+def read_client_body(body: ClientBody) -> tuple[Request, Losses, bool]:
+    """The hub request of a body, the losses of its translation, and whether it may have parts of unknown type; or the
+    error for the client."""
     return READERS[body.form](body)
 
 
@@ -158,7 +159,7 @@ def _unknown_parts(request: Request) -> list[UnknownContent]:
     if type(request.input) is not list:
         return []
     unknown_parts: list[UnknownContent] = []
-    for item in request.input:  # this runs for every item of every request
+    for item in request.input:
         parts: Any
         if type(item) is MessageParam:
             if item.role == "assistant":
@@ -223,21 +224,25 @@ def _parts_in_list(parts: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]
             yield from _parts_in(part, f"{path}[{index}]")
 
 
-def _read_turn(body: ClientBody) -> tuple[Request, Losses]:
-    return request_at_path(body.path, CLIENT_DIALECTS[body.dialect], body.content)
+def _read_turn(body: ClientBody) -> tuple[Request, Losses, bool]:
+    dialect = CLIENT_DIALECTS[body.dialect]
+    if dialect is HUB_DIALECT:
+        request, is_known = codec.decode_client_request(body.content)
+        return request, Losses(), not is_known
+    return *request_at_path(body.path, dialect, body.content), True
 
 
-def _read_count(body: ClientBody) -> tuple[Request, Losses]:
+def _read_count(body: ClientBody) -> tuple[Request, Losses, bool]:
     request, losses = request_at_path(body.path, CLIENT_DIALECTS[body.dialect], turn_of_body(body))
-    return _without_side_effects(request), losses
+    return _without_side_effects(request), losses, True
 
 
-def _read_message(body: ClientBody) -> tuple[Request, Losses]:
-    return replace(decode_create_message(body.content), stream=True), Losses()
+def _read_message(body: ClientBody) -> tuple[Request, Losses, bool]:
+    return replace(decode_create_message(body.content), stream=True), Losses(), True
 
 
-def _read_stored(body: ClientBody) -> tuple[Request, Losses]:
-    return replace(codec.decode_stored_request(body.content), stream=True), Losses()
+def _read_stored(body: ClientBody) -> tuple[Request, Losses, bool]:
+    return replace(codec.decode_stored_request(body.content), stream=True), Losses(), True
 
 
 def _without_side_effects(request: Request) -> Request:
@@ -310,7 +315,7 @@ def _text_in(members: dict[str, Any], name: str) -> str | None:
         return None
 
 
-READERS: Final[dict[BodyForm, Callable[[ClientBody], tuple[Request, Losses]]]] = {
+READERS: Final[dict[BodyForm, Callable[[ClientBody], tuple[Request, Losses, bool]]]] = {
     "turn": _read_turn,
     "count": _read_count,
     "message": _read_message,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Final
 
 from msgspec import Struct
@@ -27,11 +28,9 @@ class Losses:
     a loss that is not stored cannot be recognised when it is repeated.
     """
 
-    __slots__ = ("_listed", "_unlisted_count")
-
-    def __init__(self) -> None:
-        self._listed: dict[Loss, None] = {}
-        self._unlisted_count = 0
+    # Set with the first loss: most translations lose nothing, and a request makes eight of these.
+    _listed: Mapping[Loss, None] = MappingProxyType({})
+    _unlisted_count = 0
 
     def add(self, path: str, what: str, why: str = "") -> None:
         """Adds a loss. Clients read the names of their own members, without the prefix that they have in the hub."""
@@ -44,15 +43,18 @@ class Losses:
     def extend(self, others: Losses) -> None:
         if not others._listed:
             return
-        self._unlisted_count += others._unlisted_count
+        if others._unlisted_count:
+            self._unlisted_count += others._unlisted_count
         if len(self._listed) + len(others._listed) <= MAX_LISTED_LOSSES:
-            self._listed.update(others._listed)
+            self._listed = {**self._listed, **others._listed}
             return
         for loss in others._listed:
             self._add_loss(loss)
 
     def _add_loss(self, loss: Loss) -> None:
         if len(self._listed) < MAX_LISTED_LOSSES:
+            if not isinstance(self._listed, dict):
+                self._listed = {}
             self._listed[loss] = None
         elif loss not in self._listed:
             self._unlisted_count += 1

@@ -184,7 +184,7 @@ def make_initial_response(request: Request, *, id: str, created_at: int, model: 
         incomplete_details=None,
         model=model if model is not None else (request.model or ""),
         previous_response_id=request.previous_response_id or None,
-        instructions=_value_or(request.instructions, None),
+        instructions=None if request.instructions is UNSET else request.instructions,
         output=[],
         error=None,
         tools=echo_tools(request.tools or []),
@@ -199,14 +199,14 @@ def make_initial_response(request: Request, *, id: str, created_at: int, model: 
         temperature=_value_or(request.temperature, 1.0),
         reasoning=_echo_reasoning(request),
         usage=None,
-        max_output_tokens=_value_or(request.max_output_tokens, None),
-        max_tool_calls=_value_or(request.max_tool_calls, None),
+        max_output_tokens=None if request.max_output_tokens is UNSET else request.max_output_tokens,
+        max_tool_calls=None if request.max_tool_calls is UNSET else request.max_tool_calls,
         store=_value_or(request.store, True),
         background=_value_or(request.background, False),
         service_tier=request.service_tier or "auto",  # which tier serves a request is known only from its server
         metadata=request.metadata or {},
-        safety_identifier=_value_or(request.safety_identifier, None),
-        prompt_cache_key=_value_or(request.prompt_cache_key, None),
+        safety_identifier=None if request.safety_identifier is UNSET else request.safety_identifier,
+        prompt_cache_key=None if request.prompt_cache_key is UNSET else request.prompt_cache_key,
         conversation=_echo_conversation(request),
     )
 
