@@ -90,7 +90,8 @@ def plain_messages(items: list[ItemParam], names: ToolNames, wire: ChatWire) -> 
     messages: list[MessageOut] = []
     for turn in turns:
         if type(turn) is not PlainCalls:
-            messages.append(MessageOut(role="user" if turn.is_user else "assistant", content=turn.text))
+            role, text = turn
+            messages.append(MessageOut(role=role, content=text))
             continue
         if wire.missing_reasoning == "blank":  # every call needs reasoning, which only `general_history_from_hub` adds
             return None

@@ -6,11 +6,13 @@ has are in the hub as `extra["chat:name"]` and are sent to Chat servers under th
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec.structs import replace
 
 from antiphon.dialects.chat.forced_tools import ForcedTools
 from antiphon.dialects.chat.history_out import history_from_hub
@@ -103,27 +105,25 @@ def request_from_hub(request: Request, wire: ChatWire = ChatWire()) -> tuple[byt
         response_format=response_format,
         max_tokens=limit if wire.max_tokens == "max_tokens" else UNSET,
         max_completion_tokens=limit if wire.max_tokens == "max_completion_tokens" else UNSET,
-        temperature=if_supported("temperature", request.temperature),
-        top_p=if_supported("top_p", request.top_p),
-        presence_penalty=if_supported("presence_penalty", request.presence_penalty),
-        frequency_penalty=if_supported("frequency_penalty", request.frequency_penalty),
         logprobs=logprobs,
         top_logprobs=if_supported("top_logprobs", request.top_logprobs or UNSET) if logprobs else UNSET,
         reasoning_effort=if_supported("reasoning_effort", _effort(request, wire, losses), "reasoning.effort"),
         verbosity=if_supported("verbosity", request.text.verbosity if request.text else UNSET, "text.verbosity"),
         metadata=if_supported("metadata", request.metadata or UNSET),
-        service_tier=if_supported("service_tier", request.service_tier),
-        safety_identifier=if_supported("safety_identifier", request.safety_identifier),
-        prompt_cache_key=if_supported("prompt_cache_key", request.prompt_cache_key),
-        prompt_cache_retention=if_supported("prompt_cache_retention", request.prompt_cache_retention),
         prompt_cache_options=_cache_options(request, wire, if_supported, losses),
         cache_control=cache_control_from_options(request.prompt_cache_options, losses)
         if request.prompt_cache_options and wire.cache_marks == "cache_control"
         else UNSET,
-        user=if_supported("user", request.user),
         stream=UNSET if request.stream is None else request.stream,
         stream_options=_stream_options(request, wire, losses),
     )
+    settings = {
+        name: if_supported(name, value)
+        for name, value in zip(PLAIN_FIELDS, _read_plain_fields(request), strict=True)
+        if value is not UNSET
+    }
+    if settings:
+        body = replace(body, **settings)
     extra = _extra_from_hub(request, body, wire, search_options(request) if forced else tools.search_options, losses)
     return append_members(ENCODER.encode(body), extra), losses
 
@@ -276,6 +276,12 @@ def _extra_from_hub(
 
 ENCODER: Final = msgspec.json.Encoder()
 NO_TOOLS: Final = _OfferedTools((), UNSET, Losses())
+#: Optional fields that have the same name and meaning in the hub.
+PLAIN_FIELDS: Final = (
+    *("temperature", "top_p", "presence_penalty", "frequency_penalty"),
+    *("service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "user"),
+)
+_read_plain_fields: Final[Callable[[Request], tuple[Any, ...]]] = attrgetter(*PLAIN_FIELDS)
 #: Fields of the hub that Chat does not have.
 UNSUPPORTED_FIELDS: Final = ("client_metadata",)
 #: Never set from unknown fields, because the reader of the response depends on them.

@@ -12,15 +12,10 @@ from typing import final
 from msgspec import Struct
 
 from antiphon.protocol.content import ContentParam, InputText, OutputTextParam
-from antiphon.protocol.items import FunctionCallOutputParam, FunctionCallParam, ItemParam, MessageParam
+from antiphon.protocol.items import FunctionCallOutputParam, FunctionCallParam, ItemParam, MessageParam, MessageRole
 
-
-@final
-class PlainMessage(Struct, frozen=True, gc=False):
-    """A text of the user or the assistant."""
-
-    is_user: bool
-    text: str
+#: The role and the text of a message of the user or the assistant.
+PlainMessage = tuple[MessageRole, str]
 
 
 @final
@@ -39,19 +34,23 @@ def plain_history(items: list[ItemParam]) -> list[PlainMessage | PlainCalls] | N
     calls: list[FunctionCallParam] = []
     outputs: list[str] = []
     ids: set[str] = set()
-    for item in items:
+    for item in items:  # this runs for every item of every request
         if type(item) is MessageParam:
-            text = plain_text(item.content)
+            role, content = item.role, item.content
+            if type(content) is list and len(content) == 1 and type(part := content[0]) is InputText and not part.extra:
+                text: str | None = part.text  # as `plain_text`, which a call for every message would make slower
+            else:
+                text = plain_text(content)
             if calls or not text or text.isspace() or item.extra or item.phase:
                 return None
-            if item.role == "user":
+            if role == "user":
                 if assistant_text is not None:
-                    turns.append(PlainMessage(False, assistant_text))
+                    turns.append(("assistant", assistant_text))
                     assistant_text = None
-                elif turns and type(turns[-1]) is PlainMessage:
+                elif turns and type(turns[-1]) is tuple:
                     return None  # the message continues another one of the user
-                turns.append(PlainMessage(True, text))
-            elif item.role == "assistant" and turns and assistant_text is None:
+                turns.append((role, text))
+            elif role == "assistant" and turns and assistant_text is None:
                 assistant_text = text
             else:
                 return None

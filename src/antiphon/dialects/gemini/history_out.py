@@ -115,12 +115,14 @@ def plain_contents(items: list[ItemParam], names: ToolNames, wire: GeminiWire) -
                 results.append(PartOut(function_response=FunctionResponseOut(name=name, response=response, id=id)))
             contents.append(ContentOut(role="model", parts=model_parts))
             contents.append(ContentOut(role="user", parts=results))
-        elif not turn.is_user:
-            contents.append(ContentOut(role="model", parts=[PartOut(text=turn.text)]))
+            continue
+        role, text = turn
+        if role == "assistant":
+            contents.append(ContentOut(role="model", parts=[PartOut(text=text)]))
         elif contents and contents[-1].role == "user":  # results, which the user's text follows
-            contents[-1].parts.append(PartOut(text=turn.text))
+            contents[-1].parts.append(PartOut(text=text))
         else:
-            contents.append(ContentOut(role="user", parts=[PartOut(text=turn.text)]))
+            contents.append(ContentOut(role="user", parts=[PartOut(text=text)]))
     return contents
 
 

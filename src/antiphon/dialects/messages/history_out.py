@@ -137,12 +137,14 @@ def plain_messages(items: list[ItemParam], names: ToolNames) -> list[MessageOut]
                 results.append(ToolResultBlock(tool_use_id=call.call_id, content=output or UNSET))
             messages.append(MessageOut(role="assistant", content=assistant_blocks))
             messages.append(MessageOut(role="user", content=results))
-        elif not turn.is_user:
-            messages.append(MessageOut(role="assistant", content=[TextBlock(text=turn.text)]))
+            continue
+        role, text = turn
+        if role == "assistant":
+            messages.append(MessageOut(role="assistant", content=[TextBlock(text=text)]))
         elif messages and messages[-1].role == "user":  # results, which the user's text follows
-            messages[-1].content.append(TextBlock(text=turn.text))
+            messages[-1].content.append(TextBlock(text=text))
         else:
-            messages.append(MessageOut(role="user", content=[TextBlock(text=turn.text)]))
+            messages.append(MessageOut(role="user", content=[TextBlock(text=text)]))
     return messages
 
 

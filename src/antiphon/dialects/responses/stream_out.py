@@ -242,8 +242,9 @@ def complete_usage(usage: Usage) -> Usage:
 
 def with_complete_usage(response: Response) -> Response:
     """The response with its usage completed."""
-    usage = response.usage and complete_usage(response.usage)
-    return response if usage is response.usage else replace(response, usage=usage)
+    if response.usage is None or response.usage.input_tokens_details.cache_write_tokens is not None:
+        return response
+    return replace(response, usage=complete_usage(response.usage))
 
 
 def _is_response_event(event: StreamEvent) -> TypeGuard[ResponseEvent]:
