@@ -250,23 +250,31 @@ class TurnPreparer:
     def _headers(self) -> dict[str, str]:
         if self._telemetry_headers is None:
             telemetry = self._services.telemetry
-            self._telemetry_headers = {} if telemetry is None else telemetry.start_turn(self._log_entry)
+            self._telemetry_headers = NO_HEADERS if telemetry is None else telemetry.start_turn(self._log_entry)
         attempts = self.attempts
         assert attempts is not None  # it was routed
         upstream = self._target.upstream
         headers = upstream.headers_with_key(attempts.current.key)
-        client_headers = {} if self._client_headers is None else self._client_headers(upstream)
-        more_headers = {**self._telemetry_headers, **client_headers}
-        return {**headers, **more_headers} if more_headers else headers
+        client_headers = NO_HEADERS if self._client_headers is None else self._client_headers(upstream)
+        if self._telemetry_headers or client_headers:
+            return {**headers, **self._telemetry_headers, **client_headers}
+        return headers
 
     async def direct(self, outline: TurnOutline) -> Directions | None:
         services = self._services
         model = outline.model or services.routes.default_model
         self._log_entry.model = model
         self._history_source = self._history_source_for(outline)
-        attempts = self.attempts or await self._begin_turn(model, outline)
+        attempts = self.attempts
         if attempts is None:
-            return None
+            route = services.router.find(model)
+            if route.is_lone and self._wishes is None and outline.facts is None:
+                self.route = route
+                attempts = self.attempts = services.router.begin_turn(route)
+            else:
+                attempts = await self._begin_turn(route, outline)
+                if attempts is None:
+                    return None
         target = self._target = self._examined_target or attempts.current.target.target
         name = self._log_entry.upstream = target.upstream.name
         if self._trace is not None and self._examined_target is None:
@@ -306,22 +314,20 @@ class TurnPreparer:
             return True
         return target.upstream.config.losses == "strict" if self._strict is None else self._strict
 
-    async def _begin_turn(self, model: str | None, outline: TurnOutline) -> TurnAttempts | None:
-        """The attempts of the turn; None if there is a choice of targets, but not the facts to choose by."""
+    async def _begin_turn(self, route: ModelRoute, outline: TurnOutline) -> TurnAttempts | None:
+        """The attempts of a turn with a choice of targets; None if the facts to choose by are missing."""
         router, facts = self._services.router, outline.facts
-        route = router.find(model)
-        if facts is None and (self._wishes is not None or not route.is_lone):
+        if facts is None:
             return None
         if self._wishes is not None:
             route, self.wish_losses = apply_wishes(route, self._wishes, router.find_served)
         self.route, self.facts = route, facts
         first: RouteTarget | None = None
-        if facts is not None:
-            agent_session = None if self._find_session is None else self._find_session()
-            session = make_session(self._archive.owner, route.name, outline.previous_response_id, facts, agent_session)
-            if self._wishes is None or not self._wishes.order:
-                first = router.find_sticky(route, session) or await self._find_stored_target(session)
-            self.session, self.first_target = session, first
+        agent_session = None if self._find_session is None else self._find_session()
+        session = make_session(self._archive.owner, route.name, outline.previous_response_id, facts, agent_session)
+        if self._wishes is None or not self._wishes.order:
+            first = router.find_sticky(route, session) or await self._find_stored_target(session)
+        self.session, self.first_target = session, first
         self.attempts = router.begin_turn(route, facts, first)
         return self.attempts
 
@@ -429,6 +435,7 @@ def groups_by_losses(route: ModelRoute, losses: Mapping[RouteTarget, list[Loss] 
     return tuple(groups)
 
 
+NO_HEADERS: Final[dict[str, str]] = {}
 MAX_COUNTED_TARGETS: Final = 16  # targets of a model whose losses are counted
 MANY_LOSSES: Final = 1_000_000
 #: Errors of a request that another target may not have.

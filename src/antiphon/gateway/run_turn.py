@@ -292,14 +292,14 @@ class WholeTurn:
                     _note_billed_tokens(attempts.records[-1], failure)
                 else:
                     now = clock()
-                    attempts.note_first_content(now)
-                    attempts.finish(None, now)
+                    attempts.finish_whole(now)
                     self._prepared_turn.note_answer(self._services)
                     return response
                 if not await prepare_next_attempt(self._services, self._scope, self._prepared_turn, failure):
                     raise attempts.final_error()
         finally:
-            attempts.abandon(clock())
+            if attempts.is_running:
+                attempts.abandon(clock())
             self._prepared_turn.release()
 
     def _refuse_refusal(self, response: Response) -> None:

@@ -375,6 +375,8 @@ def mark_invalid_answer(fault: UpstreamFault, body: bytes) -> None:
 
 def check_content(answer: UpstreamResponse) -> None:
     """Refuses an answer that cannot be the answer of an API."""
+    if "content-encoding" not in answer.headers and answer.headers.get("content-type") == "application/json":
+        return  # the usual answer
     if is_compressed(answer):
         problem = "a compressed answer, which was not requested"
     elif is_html(answer):

@@ -214,7 +214,7 @@ class TurnAttempts:
         self._errors: list[tuple[FailureKind, ApiError]] = []
         self._dead_keys: dict[RouteTarget, set[int]] = {}
         self._tried_keys: set[int] = {0}  # of the current target, in this round
-        self._is_running = False
+        self.is_running = False
         attempt = route.only_attempt if order is None else self._next(now)
         assert attempt is not None  # a route has a target
         self.current = attempt
@@ -247,7 +247,7 @@ class TurnAttempts:
         """The current attempt starts."""
         target, key = self.current.target, self.current.key
         target.state.begin(now)
-        self._is_running = True
+        self.is_running = True
         number, upstream, model = len(self.records) + 1, target.target.upstream.name, target.target.model
         self.records.append(AttemptRecord(number=number, upstream=upstream, model=model, key=key, started_at=now))
 
@@ -256,7 +256,7 @@ class TurnAttempts:
 
     def finish(self, error: ApiError | None, now: float) -> None:
         """The current attempt has ended and is the last: with an answer, or with a failure after its first content."""
-        if not self._is_running:
+        if not self.is_running:
             return
         if error is None:
             self._end("answered", None, "success", now)
@@ -264,9 +264,14 @@ class TurnAttempts:
             kind = classify_failure(error)
             self._end(kind, error, _outcome_of(kind), now)
 
+    def finish_whole(self, now: float) -> None:
+        """The current attempt has ended with an answer in one piece."""
+        self.note_first_content(now)
+        self._end("answered", None, "success", now)
+
     def abandon(self, now: float) -> None:
         """The turn is over for another reason than the target, if it is not over yet."""
-        if self._is_running:
+        if self.is_running:
             self._end("abandoned", None, "unknown", now)
 
     def fail(self, error: ApiError, now: float) -> Attempt | None:
@@ -393,7 +398,7 @@ class TurnAttempts:
 
     def _end(self, kind: str, error: ApiError | None, outcome: Outcome, now: float) -> None:
         """Ends the current attempt, in its record and in the state of its target."""
-        self._is_running = False
+        self.is_running = False
         record = self.records[-1]
         record.outcome = kind
         record.error = None if error is None else error.code
