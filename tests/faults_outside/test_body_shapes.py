@@ -4,12 +4,15 @@ serves other requests meanwhile. Measured from outside."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from tests.faults_outside.gateway_process import LOAD_FACTOR, GatewayProcess, gateway_process, health_prober
+from tests.faults_outside.quick_upstream import quick_upstream
+from tests.running import BOUND, until
 from tests.websocket_client import open_websocket
 
 from antiphon import testing
@@ -74,6 +77,43 @@ def metadata(field: str) -> dict[str, Any]:
     return {field: [message(field, "Hi")], "metadata": {f"key {number}": "x" * 100 for number in range(500_000)}}
 
 
+def output_schema(field: str) -> dict[str, Any]:
+    """A schema of the output with a million distinct names."""
+    schema = {"type": "object", "properties": {f"p{number}": {"type": "string"} for number in range(1_500_000)}}
+    return {field: [message(field, "Hi")], "text": {"format": {"type": "json_schema", "name": "x", "schema": schema}}}
+
+
+def many_members(field: str) -> dict[str, Any]:
+    return {field: [message(field, "Hi")], **{f"unknown {number}": number for number in range(1_000_000)}}
+
+
+def namespace(field: str) -> dict[str, Any]:
+    members = [{"type": "function", "name": f"f{number}"} for number in range(1_000_000)]
+    return {field: [message(field, "Hi")], "tools": [{"type": "namespace", "name": "n", "tools": members}]}
+
+
+def long_instructions(field: str) -> dict[str, Any]:
+    """Characters that JSON escapes: the response repeats them."""
+    return {field: [message(field, "Hi")], "instructions": "\x01" * (SIZE // 6)}
+
+
+def long_number(field: str) -> dict[str, Any]:
+    return {field: [message(field, "Hi")], "temperature": msgspec.Raw(b"0." + b"1" * SIZE)}
+
+
+def images(field: str) -> dict[str, Any]:
+    image = {"type": "input_image", "image_url": "data:image/png;base64," + "A" * (SIZE // 3)}
+    return {field: [message(field, [image] * 3)]}
+
+
+def wrong_type_at_the_end(field: str) -> dict[str, Any]:
+    return {field: [*many_items(field)[field][1:], {"role": 7}]}
+
+
+def unknown_previous_response(field: str) -> dict[str, Any]:
+    return {field: [message(field, "Hi")], "previous_response_id": "x" * SIZE}
+
+
 def texts(field: str) -> dict[str, Any]:
     """A list of strings, as embeddings and completions take it."""
     return {field: ["some words"] * 4_000_000}
@@ -95,7 +135,18 @@ ITEM_SHAPES: dict[str, Shape] = {
 }
 #: For paths that take texts.
 TEXT_SHAPES: dict[str, Shape] = {"one string": one_string, "texts": texts, "numbers": numbers, "metadata": metadata}
-SHAPES = ITEM_SHAPES | TEXT_SHAPES
+#: For one path: what only a Responses request has.
+RESPONSES_SHAPES: dict[str, Shape] = {
+    "output schema": output_schema,
+    "many members": many_members,
+    "namespace": namespace,
+    "long instructions": long_instructions,
+    "long number": long_number,
+    "images": images,
+    "wrong type at the end": wrong_type_at_the_end,
+    "unknown previous response": unknown_previous_response,
+}
+SHAPES = ITEM_SHAPES | TEXT_SHAPES | RESPONSES_SHAPES
 #: Paths that take a body, with the name of their list of items, or of the member that can be large.
 FIELDS = {
     "/v1/responses": "input",
@@ -151,6 +202,67 @@ def cases() -> Iterator[tuple[str, str]]:
         takes_texts = field in ("prompt", "content", "requests", "model") or "embed" in path
         for shape in TEXT_SHAPES if takes_texts else ITEM_SHAPES:
             yield path, shape
+    for shape in RESPONSES_SHAPES:
+        yield "/v1/responses", shape
+
+
+@pytest.mark.parametrize("shape", ["tools", "long instructions"])
+@pytest.mark.parametrize("option", ["stream", "background"])
+def test_echo_of_large_settings_does_not_block_the_gateway(tmp_path: Path, option: str, shape: str) -> None:
+    """The server takes them, and the response repeats them."""
+    body = msgspec.json.encode({"model": "m", **SHAPES[shape]("input"), option: True})
+    store = f"sqlite:///{tmp_path}/antiphon.db"
+    with quick_upstream() as url, gateway_process(tmp_path, url, store=store) as gateway:
+        with health_prober(gateway) as health:
+            assert gateway.post(body).status_code == 200
+            if option == "background":
+                until(lambda: '"method":"BACKGROUND"' in gateway.log.read_text(), BOUND)
+    print(f"{option}, {shape}, {len(body) >> 20} MiB: {health}")
+    assert health.failures == 0
+    assert health.worst_seconds < LOAD_FACTOR * HEALTH
+
+
+#: Bodies of less than 1 MiB that take long: each of their values does.
+DENSE_BODIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "parts": ("/v1/responses", {"input": [message("input", [{"type": "input_text", "text": "w", "x": 1}] * 20_000)]}),
+    "chat parts": (
+        "/v1/chat/completions",
+        {"messages": [message("messages", [{"type": "text", "text": "w", "x": 1}] * 25_000)]},
+    ),
+    "gemini members": (
+        "/v1beta/models/m:generateContent",
+        {"contents": [message("contents", "Hi")], **{f"k{number}": 1 for number in range(80_000)}},
+    ),
+    "messages members": (
+        "/v1/messages",
+        {"max_tokens": 9, "messages": [message("messages", "Hi")], **{f"k{number}": 1 for number in range(80_000)}},
+    ),
+    "deep": ("/v1/responses", {"input": "Hi", "x": [msgspec.Raw(b"[" * 200 + b"]" * 200)] * 2400}),
+    "too many items": ("/v1/responses", {"input": [message("input", "")] * 25_000}),
+}
+
+
+@pytest.mark.parametrize("name", DENSE_BODIES)
+def test_dense_body_does_not_block_the_gateway(gateway: GatewayProcess, name: str) -> None:
+    path, members = DENSE_BODIES[name]
+    body = msgspec.json.encode({"model": "m", **members})
+    assert len(body) < 1 << 20
+    with health_prober(gateway) as health:
+        answer = gateway.post(body, path)
+    print(f"{path}, {name}, {len(body) >> 10} KiB: {answer.status_code}, {health}")
+    assert answer.status_code != 500, answer.text[:500]
+    assert health.worst_seconds < LOAD_FACTOR * HEALTH
+
+
+def test_many_bodies_at_once_do_not_block_the_gateway(tmp_path: Path) -> None:
+    """A hundred of just below 1 MiB, each of which the event loop prepares itself."""
+    body = msgspec.json.encode({"model": "m", "input": "x" * 900_000, "store": False})
+    with quick_upstream() as url, gateway_process(tmp_path, url) as gateway:
+        with health_prober(gateway) as health, ThreadPoolExecutor(100) as threads:
+            answers = list(threads.map(lambda _: gateway.post(body).status_code, range(100)))
+    print(f"100 bodies of {len(body) >> 10} KiB: {health}")
+    assert set(answers) == {200}
+    assert health.worst_seconds < LOAD_FACTOR * HEALTH
 
 
 @pytest.mark.parametrize(("path", "shape"), list(cases()))

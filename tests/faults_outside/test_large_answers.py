@@ -1,4 +1,5 @@
-"""Answers of 60 MiB: how much memory they take while they pass, and whether it is given back. Measured from outside."""
+"""Answers of 60 MiB: how much memory they take while they pass, whether it is given back, and whether other requests are
+served meanwhile. Measured from outside."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from pathlib import Path
 import httpx2
 import pytest
 from tests.faults_outside.endless_upstream import endless_upstream
-from tests.faults_outside.gateway_process import LOAD_FACTOR, GatewayProcess, gateway_process
+from tests.faults_outside.gateway_process import LOAD_FACTOR, GatewayProcess, gateway_process, health_prober
 from tests.faults_outside.test_endless_streams import FRAMES
 from tests.running import until
 from tests.store import postgres_server
@@ -18,6 +19,7 @@ from tests.store import postgres_server
 pytestmark = pytest.mark.timed
 
 ANSWER = "max_answer_mib = 60"
+HEALTH = 0.1  # seconds that `/health` may take meanwhile
 PEAK = 300  # MiB above the idle gateway while the answer passes
 SETTLED = 64  # MiB above it, 30 s later
 SETTLE = 30.0  # seconds
@@ -50,8 +52,11 @@ def test_memory_of_a_large_background_answer_is_bounded(dialect: str, tmp_path: 
         endless_upstream(*FRAMES[dialect]) as url,
         gateway_process(tmp_path, url, dialect=dialect, store=store, server=ANSWER) as gateway,
     ):
-        with peak_is_bounded(gateway, PEAK):
+        with peak_is_bounded(gateway, PEAK), health_prober(gateway) as health:
             id = run_in_background(gateway)
+        print(f"{dialect}: {health}")
+        assert health.failures == 0
+        assert health.worst_seconds < LOAD_FACTOR * HEALTH
         response = gateway.get(f"/v1/responses/{id}").json()
     assert response["incomplete_details"] == {"reason": "max_output_bytes"}
     assert len(response["output"][0]["content"][0]["text"]) > 59 << 20

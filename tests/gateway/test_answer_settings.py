@@ -56,6 +56,14 @@ def test_settings_have_no_decoded_schema_and_the_same_echo() -> None:
     assert upstream_settings.instructions is instructions
 
 
+def test_echo_of_tools_is_on_one_line() -> None:
+    """Tools of unknown types keep their bytes."""
+    body = b'{"model":"m","tools":[{"type":"acme:tool",\n"x":\r\n1}]}'
+    request = codec.decode_request(body)
+    settings, _ = settings_for_answer(request, request)
+    assert b'"tools":[{"type":"acme:tool","x":1}]' in echo_of(settings)
+
+
 def test_settings_name_the_same_tools() -> None:
     items = [{"type": "additional_tools", "tools": [{**FUNCTION, "name": "h"}]}, {"role": "user", "content": "Hi"}]
     request = request_with(tools=TOOLS, input=items)

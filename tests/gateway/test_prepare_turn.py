@@ -75,6 +75,22 @@ def test_large_body_is_prepared_in_another_process(path: str) -> None:
         assert len(request.body) > LARGE_INPUT or b'"Hi"' in request.body
 
 
+@pytest.mark.parametrize(("count", "is_local"), [(100, True), (20_000, False)])
+def test_body_with_many_values_is_prepared_in_another_process(count: int, is_local: bool) -> None:
+    """It is below the limit of the size, and each of its parts takes time."""
+    text = "x" * (200_000 // count)
+    parts = [{"type": "input_text", "text": text}] * count
+    body = {"model": "m", "input": [{"role": "user", "content": parts}]}
+    assert len(msgspec.json.encode(body)) < LARGE_INPUT
+    with (
+        ChatServer(lambda _: HELLO) as server,
+        recorded_work() as calls,
+        running(one_upstream(server.base_url)) as gateway,
+    ):
+        assert gateway.post(body).status_code == 200
+    assert ("prepare_request" in calls) is is_local
+
+
 def large_tools() -> list[dict[str, Any]]:
     properties = {f"p{number}": {"type": "string"} for number in range(1000)}
     schema = {"type": "object", "properties": properties}

@@ -12,11 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
+from msgspec.structs import replace
 from tests.generate.shapes import documents
 
 from antiphon.errors import ApiError, ClientFault, InvalidJson, JsonTooDeep
 from antiphon.protocol.codec import (
-    LARGE_TOOLS,
+    LARGE_SETTING,
     _RawToolsRequest,
     _request_with_tools,
     decode_as,
@@ -31,6 +32,7 @@ from antiphon.protocol.codec import (
     decode_stored,
     decode_stored_request,
     encode,
+    encode_pieces,
     restore_raw,
 )
 from antiphon.protocol.content import ToolResult
@@ -556,14 +558,27 @@ def test_create_message_with_a_fault_or_unknown_fields_is_left_to_the_lenient_de
     assert decode_create_message(message) is None
 
 
-@pytest.mark.parametrize("metadata", [{}, {"antiphon:tools": "x"}, {"x": "antiphon:tools"}])
-@pytest.mark.parametrize("size", [10, LARGE_TOOLS])
-def test_tools_that_are_encoded_already_are_copied(size: int, metadata: dict[str, str]) -> None:
-    echo = Raw(b'[{"type":"function","name":"%b"}]' % (b"x" * size))
+@pytest.mark.parametrize("metadata", [{}, {"antiphon:encoded_tools": "x"}, {"x": "antiphon:encoded_instructions"}])
+@pytest.mark.parametrize("tools_size", [10, LARGE_SETTING])
+@pytest.mark.parametrize("instructions_size", [10, LARGE_SETTING])
+def test_settings_that_are_encoded_already_are_copied(
+    tools_size: int, instructions_size: int, metadata: dict[str, str]
+) -> None:
+    echo = Raw(b'[{"type":"function","name":"%b"}]' % (b"x" * tools_size))
+    text = Raw(b'"%b"' % (b"y" * instructions_size))
     tools: ToolList[ToolParam] = ToolList([FunctionToolParam(name="x")], echo)
-    response = make_initial_response(Request(tools=tools, metadata=metadata), id="resp_1", created_at=1)
-    expected = make_initial_response(Request(metadata=metadata), id="resp_1", created_at=1)
-    assert encode(response) == encode(expected).replace(b'"tools":[]', b'"tools":' + echo)
+    request = replace(Request(tools=tools, metadata=metadata), instructions=text)
+    response = make_initial_response(request, id="resp_1", created_at=1)
+    plain = encode(make_initial_response(Request(metadata=metadata), id="resp_1", created_at=1))
+    expected = plain.replace(b'"tools":[]', b'"tools":' + echo)
+    assert encode(response) == expected.replace(b'"instructions":null', b'"instructions":' + text)
+    assert b"".join(encode_pieces(response)) == encode(response)
+
+
+def test_pieces_of_a_request_with_shared_tools_are_its_json() -> None:
+    request = decode_request(b'{"input":"Hi","tools":[{"type":"function","name":"x"},{"type":"a:b","c": 1}]}')
+    assert encode_pieces(request) == [encode(request)]
+    assert b'{"type":"a:b","c": 1}' in encode(request)
 
 
 def test_typed_request_keeps_every_field() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from antiphon.protocol.codec import check_nesting, decode_json, with_nesting_limit
-from antiphon.protocol.nesting import CHUNK_SIZE, MAX_NESTING, NestingError, is_too_deep
+from antiphon.protocol.nesting import CHUNK_SIZE, MAX_NESTING, NestingError, has_many_values, is_too_deep
 
 # Text that a careless scan would read as structure: brackets, quotes and backslashes in every order.
 tricky_text = st.text(st.sampled_from('[]{}"\\/\nabé☃'), max_size=12)
@@ -102,3 +102,25 @@ def test_bounded_decoders_have_an_exact_bound(inner: bytes) -> None:
     for refuse in (decode, decode_json):
         with pytest.raises(NestingError):
             refuse(b"[" + deepest + b"]")
+
+
+def count_marks(value: Any) -> int:
+    """The commas and opening brackets of JSON."""
+    match value:
+        case dict() | list():
+            members = list(value.values() if isinstance(value, dict) else value)
+            return 1 + max(0, len(members) - 1) + sum(map(count_marks, members))
+        case _:
+            return 0
+
+
+@given(value=small_values, ascii=st.booleans())
+def test_values_are_counted_outside_of_strings(value: Any, ascii: bool) -> None:
+    text = json.dumps(value, ensure_ascii=ascii).encode()
+    count = count_marks(value)
+    assert not has_many_values(text, count)
+    assert count == 0 or has_many_values(text, count - 1)
+
+
+def test_commas_in_strings_are_no_values() -> None:
+    assert not has_many_values(json.dumps({"a": ',{["' * 1000, "b": 1}).encode(), 2)

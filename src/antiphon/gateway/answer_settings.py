@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
+import msgspec
 from msgspec import UNSET, Raw, Struct
 from msgspec.structs import replace
 
@@ -19,7 +20,15 @@ from antiphon.protocol import codec
 from antiphon.protocol.items import AdditionalTools, ItemParam, ToolSearchOutput
 from antiphon.protocol.request import JsonSchemaFormatParam, Request
 from antiphon.protocol.response import JsonSchemaFormat, Response, echo_tools
-from antiphon.protocol.tools import CustomTool, FunctionToolParam, NamespaceTool, ToolList, ToolParam, ToolSearchTool
+from antiphon.protocol.tools import (
+    CustomTool,
+    FunctionToolParam,
+    NamespaceTool,
+    Tool,
+    ToolList,
+    ToolParam,
+    ToolSearchTool,
+)
 
 F = TypeVar("F")
 
@@ -53,7 +62,7 @@ async def _read_large_response(ask: Callable[..., Any], head: bytes) -> Response
     text = replace(response.text, format=_encode_schema(response.text.format)) if response.text else response.text
     return replace(
         response,
-        tools=Raw(codec.encode(response.tools)),
+        tools=_encode_on_one_line(response.tools),
         instructions=_encode_long_text(response.instructions),
         text=text,
     )
@@ -62,7 +71,7 @@ async def _read_large_response(ask: Callable[..., Any], head: bytes) -> Response
 def _outline_request(request: Request) -> Request:
     tools = request.tools
     if tools:
-        tools = ToolList(_outline_tools(tools), Raw(codec.encode(echo_tools(tools))))
+        tools = ToolList(_outline_tools(tools), _encode_on_one_line(echo_tools(tools)))
     return replace(
         request,
         tools=tools,
@@ -99,6 +108,13 @@ def _outline_item(item: ItemParam) -> ItemParam:
     if isinstance(item, AdditionalTools | ToolSearchOutput):
         return replace(item, tools=_outline_tools(item.tools))
     return item
+
+
+def _encode_on_one_line(tools: list[Tool]) -> Raw:
+    """Tools of unknown types keep their bytes, which may have line breaks."""
+    encoded = codec.encode(tools)
+    has_breaks = b"\n" in encoded or b"\r" in encoded
+    return Raw(msgspec.json.format(encoded, indent=-1) if has_breaks else encoded)
 
 
 def _encode_long_text(text: Any) -> Any:

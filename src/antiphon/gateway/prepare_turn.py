@@ -50,6 +50,7 @@ from antiphon.gateway.turn_data import (
 from antiphon.gateway.upstreams import Target, Upstream
 from antiphon.gateway.worker_pool import LARGE_INPUT
 from antiphon.protocol.losses import Loss
+from antiphon.protocol.nesting import has_many_values
 from antiphon.protocol.stamps import Stamps
 from antiphon.store.interface import Store
 from antiphon.trace.writer import Trace
@@ -372,7 +373,7 @@ class TurnPreparer:
 
     async def _prepare_data(self) -> tuple[TurnData, bool]:
         """The data of the turn, and whether another process prepared it."""
-        if len(self._body.content) <= LARGE_INPUT:
+        if is_quick_to_prepare(self._body.content):
             try:
                 return await prepare_data(self._body, self), False
             except LargeHistory:
@@ -419,6 +420,12 @@ async def find_newest_response(store: Store, owner: str, conversation_id: str) -
     return None if turn is None else turn.id
 
 
+def is_quick_to_prepare(body: bytes) -> bool:
+    """Whether the event loop prepares a body itself. The time depends on the size and on the number of values."""
+    size = len(body)
+    return size <= SMALL_INPUT or (size <= LARGE_INPUT and not has_many_values(body, MAX_LOCAL_VALUES))
+
+
 def groups_by_losses(route: ModelRoute, losses: Mapping[RouteTarget, list[Loss] | ApiError]) -> tuple[RouteGroup, ...]:
     """The groups of a route, each divided by the number of losses. A target whose losses were not counted, or that
     cannot be asked at all, comes last in its group."""
@@ -436,6 +443,8 @@ def groups_by_losses(route: ModelRoute, losses: Mapping[RouteTarget, list[Loss] 
 
 
 NO_HEADERS: Final[dict[str, str]] = {}
+SMALL_INPUT: Final = 64 * 1024  # bytes of a body whose values are not counted
+MAX_LOCAL_VALUES: Final = 8_000  # values of a body; each takes up to 8 µs
 MAX_COUNTED_TARGETS: Final = 16  # targets of a model whose losses are counted
 MANY_LOSSES: Final = 1_000_000
 #: Errors of a request that another target may not have.

@@ -10,6 +10,7 @@ strings (arguments of calls). Stored rows are decoded without the limit on nesti
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import Any, Final, Literal, NamedTuple, TypeVar, overload
@@ -38,8 +39,8 @@ JSON_WHITESPACE: Final = " \t\n\r"  # `str.strip()` also removes U+2028, which J
 # The number of tool lists that are cached by their bytes, and the largest size of one.
 MAX_CACHED_TOOL_LISTS: Final = 32
 MAX_CACHED_TOOL_BYTES: Final = 128 * 1024
-LARGE_TOOLS: Final = 1024 * 1024  # bytes of encoded tools that are copied only once
-TOOLS_MARK: Final = Raw(b'"antiphon:tools"')  # stands for large tools while the rest is encoded
+LARGE_SETTING: Final = 1024 * 1024  # bytes of encoded tools or instructions
+SETTING_MARK: Final = re.compile(rb'"antiphon:encoded_(tools|instructions)"')  # stands for them in the rest
 
 
 @overload
@@ -160,19 +161,29 @@ def encode(value: Any) -> bytes:
     if type(value) in _TYPES_WITH_TOOLS:
         if type(value.tools) is ToolList:
             value = replace(value, tools=_encode_tools(value.tools))
-        elif type(value.tools) is Raw and len(value.tools) > LARGE_TOOLS:
-            return _encode_with_large_tools(value, value.tools)
+        elif type(value.tools) is Raw or type(value.instructions) is Raw:
+            return b"".join(encode_pieces(value))
+    return _encode_restored(value)
+
+
+def encode_pieces(value: Request | Response) -> list[bytes | Raw]:
+    """The same in pieces: instructions and tools that are encoded already and large, which must be on one line, are
+    neither copied nor searched. Each of that takes as long as encoding all the rest."""
+    settings: dict[str, Any] = {"tools": value.tools, "instructions": value.instructions}
+    large = {name: raw for name, raw in settings.items() if type(raw) is Raw and len(raw) > LARGE_SETTING}
+    if not large:
+        return [encode(value) if type(value.tools) is ToolList else _encode_restored(value)]
+    marked_value = replace(value, **{name: Raw(b'"antiphon:encoded_%b"' % name.encode()) for name in large})
+    pieces: list[bytes] = SETTING_MARK.split(_encode_restored(marked_value))
+    if len(pieces) > 1 + 2 * len(large):  # the client has such a mark in its own JSON
+        return [_encode(restore_raw(value))]
+    return [large[piece.decode()] if index % 2 else piece for index, piece in enumerate(pieces)]
+
+
+def _encode_restored(value: Any) -> bytes:
     # The mark may also be part of a user's text. Restoring then changes nothing.
     encoded = _encode(value)
     return encoded if RAW_MARK not in encoded else _encode(restore_raw(value))
-
-
-def _encode_with_large_tools(value: Any, tools: Raw) -> bytes:
-    """Copies the tools once, and does not search them for raw bytes: each of that would take as long again."""
-    before, _, after = encode(replace(value, tools=TOOLS_MARK)).partition(bytes(TOOLS_MARK))
-    if bytes(TOOLS_MARK) in after:  # the client has the mark in its own JSON, before or after the tools
-        return _encode(restore_raw(value))
-    return b"".join((before, tools, after))
 
 
 def restore_raw(value: Any) -> Any:

@@ -37,12 +37,25 @@ def is_too_deep(data: Json, max_levels: int = MAX_NESTING) -> bool:
     return opening_count > max_levels and _is_deeper(_extract_brackets(text), max_levels)
 
 
+def has_many_values(text: bytes, max_count: int) -> bool:
+    """Whether JSON has more than about `max_count` values; linear in its length. Every value but the first of an array
+    or object has a comma, and every array and object a bracket."""
+    if sum(map(text.count, (b",", b"{", b"["))) <= max_count:
+        return False  # some of them may be in strings
+    return len(_extract_marks(text, NON_VALUE_BYTES)) > max_count
+
+
 def _extract_brackets(text: bytes) -> bytes:
     """The brackets of JSON outside its strings."""
+    return _extract_marks(text, NON_MARK_BYTES)
+
+
+def _extract_marks(text: bytes, other_bytes: bytes) -> bytes:
+    """JSON without its strings and without some other bytes."""
     if b'\\"' in text:
         text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
-    marks = text.translate(None, NON_MARK_BYTES)
-    # Whether a bracket is inside a string depends only on whether the number of quotes before it is odd: pairs can go.
+    marks = text.translate(None, other_bytes)
+    # Whether a mark is inside a string depends only on whether the number of quotes before it is odd: pairs can go.
     marks = marks.replace(b'""', b"")
     return b"".join(marks.split(b'"')[::2])
 
@@ -72,4 +85,5 @@ MIN_TOO_DEEP_LENGTH: Final = 2 * (
 MAX_ROUNDS: Final = 16
 CHUNK_SIZE: Final = 64 * 1024
 NON_MARK_BYTES: Final = bytes(set(range(256)) - set(b'[]{}"'))
+NON_VALUE_BYTES: Final = bytes(set(range(256)) - set(b',[{"'))
 LEVEL_STEPS: Final = bytes(1 if byte in b"[{" else 255 for byte in range(256))  # 255 is -1 in an array of signed bytes

@@ -44,9 +44,6 @@ SelectableEventStyle = Literal["standard", "older"]
 EventStyle = Literal["default"] | SelectableEventStyle
 Framing = Literal["sse", "websocket"]
 MESSAGE_END: Final = b"\n"  # no message contains it
-#: An event with a response: its type, its number, the response.
-RESPONSE_DATA: Final = b'{"type":"%b","sequence_number":%d,"response":%b}'
-RESPONSE_FRAME: Final = b"event: %b\ndata: " + RESPONSE_DATA + b"\n\n"
 _encode: Final = msgspec.json.Encoder().encode
 _encode_lines: Final = msgspec.json.Encoder().encode_lines
 
@@ -96,8 +93,8 @@ class EventsFromHub:
         self._style = EVENT_STYLES[style]
         self._framing = framing
         self._dropped_count = 0
-        self._response: Response | None = None  # the last encoded response; its bytes are `_response_json`
-        self._response_json = b""
+        self._response: Response | None = None  # the last encoded response; its bytes are `_response_pieces`
+        self._response_pieces: list[bytes | msgspec.Raw] = []
         self._delta_heads: dict[tuple[str, int, int | None], bytes] = {}
         make_template = _template_maker(framing)
         self._text_template = make_template(OutputTextDelta, b',"logprobs":[]')
@@ -168,12 +165,15 @@ class EventsFromHub:
         """Encode an event with a response. A stream starts with the same response twice; it is encoded once. A response
         may be large, so it is copied once."""
         if event.response is not self._response:
-            response_json = _on_one_line(codec.encode(with_complete_usage(event.response)))
-            self._response, self._response_json = event.response, response_json
+            pieces = codec.encode_pieces(with_complete_usage(event.response))
+            if len(pieces) == 1:
+                pieces = [_on_one_line(bytes(pieces[0]))]
+            self._response, self._response_pieces = event.response, pieces
         name = EVENT_NAMES[type(event)]
+        head = b'{"type":"%b","sequence_number":%d,"response":' % (name, event.sequence_number)
         if self._framing == "websocket":
-            return RESPONSE_DATA % (name, event.sequence_number, self._response_json)
-        return RESPONSE_FRAME % (name, name, event.sequence_number, self._response_json)
+            return b"".join((head, *self._response_pieces, b"}"))
+        return b"".join((b"event: %b\ndata: " % name, head, *self._response_pieces, b"}\n\n"))
 
     def _delta_head(self, key: tuple[str, int, int | None]) -> bytes:
         id, output_index, content_index = key
