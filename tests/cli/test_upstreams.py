@@ -7,7 +7,7 @@ import json
 
 import msgspec
 import pytest
-from tests.cli.network import FakeAnswer, FakeNetwork
+from tests.cli.network import FakeAnswer, FakeNetwork, refusal
 
 from antiphon.cli import upstreams
 from antiphon.cli.entry import make_parser
@@ -36,11 +36,20 @@ def test_targets_are_shown_in_a_table() -> None:
     ]
 
 
-@pytest.mark.parametrize("body", [b'{"object":"list"}', b"hello", b'{"data":[{"id":"m"}]}'])
-def test_server_that_is_no_gateway_is_an_error(body: bytes) -> None:
+@pytest.mark.parametrize(
+    "answer",
+    [
+        FakeAnswer(b'{"object":"list"}'),
+        FakeAnswer(b"hello"),
+        FakeAnswer(b'{"data":[{"id":"m"}]}'),
+        refusal(404, "not_found_error", None, "File Not Found"),
+        FakeAnswer(b"404 page not found", status=404),
+    ],
+)
+def test_server_that_is_no_gateway_is_an_error(answer: FakeAnswer) -> None:
     args = make_parser().parse_args(["upstreams", "--url", "http://other:1"])
     with pytest.raises(CommandFailed, match="the server at http://other:1 is not an Antiphon gateway"):
-        upstreams.run(args, io.StringIO(), io.StringIO(), environ={}, transport=FakeNetwork(upstreams=FakeAnswer(body)))
+        upstreams.run(args, io.StringIO(), io.StringIO(), environ={}, transport=FakeNetwork(upstreams=answer))
 
 
 def test_targets_can_be_printed_as_json() -> None:

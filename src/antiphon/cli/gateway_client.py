@@ -12,7 +12,7 @@ import msgspec
 
 from antiphon.cli.exits import CommandFailed
 from antiphon.cli.gateway_address import gateway_key
-from antiphon.cli.gateway_metadata import ANSWER_LIMIT, SILENT
+from antiphon.cli.gateway_metadata import ANSWER_LIMIT, OTHER_SERVER, SILENT
 from antiphon.cli.model_choice import list_models, suggest_model
 from antiphon.cli.outcome import describe_error
 from antiphon.cli.terminal import one_line
@@ -100,6 +100,7 @@ FAULTS: Final = {
     "upstream_unavailable": "no gateway answers at {url}; {hint}",
     "upstream_timeout": "the gateway at {url} did not answer in time",
     SILENT: f"the server at {{url}} did not answer within {ANSWER_LIMIT:g} s; is it an Antiphon gateway?",
+    OTHER_SERVER: "the server at {url} is not an Antiphon gateway: it does not have the path of this request",
     "upstream_disconnected": "the gateway at {url} closed the connection before the end of its answer",
 }
 INVALID_HTTP: Final = "the gateway at {url} sent an invalid HTTP response"
