@@ -303,6 +303,36 @@ def test_unknown_option_gets_a_suggestion(words: list[str], message: str, capsys
     assert capsys.readouterr().err.endswith(f"{message}\n")
 
 
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["config", "chek"], "did you mean check?"),
+        (["trace", "lst"], "did you mean list?"),
+        (["run", "claud"], "did you mean claude?"),
+        (["completion", "bsh"], "did you mean bash?"),
+        (["usage", "--by", "modle"], "did you mean model?"),
+        (["translate", "--from", "chatt", "--to", "chat"], "did you mean chat?"),
+        (["completion", "xyzzy"], "expected one of bash, zsh, fish"),
+    ],
+)
+def test_unknown_value_gets_a_suggestion(words: list[str], hint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    assert capsys.readouterr().err.endswith(f": {hint}\n")
+
+
+@pytest.mark.parametrize("words", [["help"], ["help", "ask"], ["help", "config", "check"]])
+def test_help_command_prints_the_help(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 0
+    output = capsys.readouterr().out
+    assert main([*words[1:], "--help"]) == 0
+    assert output == capsys.readouterr().out
+
+
+def test_short_version_option_prints_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["-V"]) == 0
+    assert capsys.readouterr().out == f"antiphon {antiphon.__version__}\n"
+
+
 def test_arguments_after_two_dashes_belong_to_the_started_program() -> None:
     args = parse_arguments(["run", "codex", "--model", "m", "--", "exec", "--", "serve"])
     assert (args.command, args.agent, args.model, args.passed) == ("run", "codex", "m", ["exec", "--", "serve"])

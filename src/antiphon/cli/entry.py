@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, TextIO, cast
 from antiphon import __version__
 from antiphon.cli import restore_interrupt
 from antiphon.cli.exits import EXIT_CODES, FAILED, INTERRUPTED, INVALID_USAGE, InvalidUsage
-from antiphon.cli.help import HELP_FORMAT
+from antiphon.cli.help import HELP_FORMAT, CommandParser
 from antiphon.cli.terminal import StatusLine, TextStyler, printable
 from antiphon.errors import AntiphonError, ConfigError, ProfileError
 
@@ -65,6 +65,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """Parse the command line. For commands that start another program, `passed` has the arguments after `--`."""
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:], "--help"]
     command = next((name for name in arguments if name in COMMANDS), None)
     if command:
         with StatusLine(sys.stderr, os.environ).show(f"antiphon {command}"):
@@ -111,13 +113,13 @@ def _refuse_unknown_arguments(
 
 def make_parser(complete_commands: Collection[str] | None = None) -> argparse.ArgumentParser:
     """Return the parser of the command line. The other commands than `complete_commands` have a summary only."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="antiphon",
         description="Connects any LLM client to any LLM server through Open Responses.",
         epilog=EPILOG,
         **HELP_FORMAT,
     )
-    parser.add_argument("--version", action="version", version=f"antiphon {__version__}")
+    parser.add_argument("-V", "--version", action="version", version=f"antiphon {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for name, summary in COMMANDS.items():
         if complete_commands is None or name in complete_commands:

@@ -1,4 +1,4 @@
-"""The format of help: descriptions are wrapped, examples and tables are not."""
+"""The parser of commands, and the format of help: descriptions are wrapped, examples and tables are not."""
 
 from __future__ import annotations
 
@@ -23,6 +23,19 @@ class HelpFormatter(argparse.HelpFormatter):
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return text if "\n" in text else super()._fill_text(text, width, indent)
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser whose error about a value that is not allowed has the nearest one."""
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            from difflib import get_close_matches  # imported here, because it is rarely needed
+
+            choices = [str(choice) for choice in action.choices]
+            suggestions = get_close_matches(str(value), choices, n=1)
+            hint = f"did you mean {suggestions[0]}?" if suggestions else f"expected one of {', '.join(choices)}"
+            raise argparse.ArgumentError(action, f"invalid value {value!r}: {hint}")
 
 
 MAX_COMMAND_WIDTH: Final = len("    completion")

@@ -14,7 +14,7 @@ import msgspec
 
 from antiphon.cli.exits import EXIT_CODES, OK, CommandFailed, InvalidUsage
 from antiphon.cli.gateway_address import add_url, gateway_url
-from antiphon.cli.gateway_client import call_gateway
+from antiphon.cli.gateway_client import call_gateway, suggested_model
 from antiphon.cli.gateway_metadata import request_metadata
 from antiphon.cli.help import HELP_FORMAT
 from antiphon.cli.terminal import StatusLine, one_line, printable, printable_json
@@ -62,7 +62,8 @@ def run(
 
     async def explain(client: AsyncClient) -> None:
         with StatusLine(err, environ).show(f"asking {url} for the route"):
-            answer = await request_metadata(client, "POST", f"/route?{query}", body)
+            async with suggested_model(client, args.model or ""):
+                answer = await request_metadata(client, "POST", f"/route?{query}", body)
         if args.json:
             out.write(f"{printable_json(answer)}\n")
         else:
