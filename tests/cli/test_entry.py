@@ -248,6 +248,32 @@ def test_server_process_prints_a_greeting_and_stops_on_signal(stop: signal.Signa
     assert "Traceback" not in err
 
 
+def test_interrupted_server_says_that_it_finishes_requests(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    with _listening() as (upstream, url):
+        (tmp_path / "antiphon.toml").write_text(LAB.replace("http://127.0.0.1:9", url))
+        with _started("serve", "--port", "0", cwd=tmp_path, err=theirs) as process:
+            os.close(theirs)
+            assert process.stdout is not None
+            greeting = list(takewhile(lambda line: "Ctrl-C" not in line, process.stdout))
+            host, port = greeting[0].split()[-1].removeprefix("http://").removesuffix("/v1").split(":")
+            body = b'{"model": "mock-1", "input": "hi"}'
+            head = b"POST /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+            with socket.create_connection((host, int(port)), timeout=60) as client:
+                client.sendall(head + b"content-length: %d\r\n\r\n%b" % (len(body), body))
+                connection, _ = upstream.accept()
+                with connection:
+                    process.send_signal(signal.SIGINT)
+                    shown = b""
+                    while b"finishing 1 request; press Ctrl-C again to stop now" not in shown:
+                        shown += os.read(ours, 4096)
+                    process.send_signal(signal.SIGINT)
+                    shown += _all_of(ours).encode()
+            assert process.wait(timeout=60) == 0
+    assert b"running task" not in shown
+    assert b"Traceback" not in shown
+
+
 @contextmanager
 def _listening() -> Iterator[tuple[socket.socket, str]]:
     """A server of the test's own, and its address."""

@@ -14,6 +14,7 @@ import multiprocessing
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -79,7 +80,17 @@ class GatewayServer(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self.should_exit and not self._is_worker:
             self.force_shutdown()
+        elif not self._is_worker and sys.stderr.isatty():
+            self._announce_drain()
         super().handle_exit(sig, frame)
+
+    def _announce_drain(self) -> None:
+        """Say on a terminal why the gateway does not stop at once."""
+        count = len(self.server_state.tasks)
+        if count:
+            requests = "1 request" if count == 1 else f"{count} requests"
+            sys.stderr.write(f"\nfinishing {requests}; press Ctrl-C again to stop now\n")
+            sys.stderr.flush()
 
     def force_shutdown(self) -> None:
         """Ends the grace period, or stops without one."""
