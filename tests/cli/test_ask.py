@@ -191,7 +191,9 @@ def test_ask_json_prints_only_events() -> None:
 
 def test_ask_prints_losses() -> None:
     asked = _ask("hi", answer=stream(says("Hello", usage=None), antiphon_losses="1; input[0].content[1]"))
-    assert asked.err == "1 lost in translation: input[0].content[1]\n"
+    assert asked.err == (
+        "1 part of the request could not be translated: input[0].content[1]; see the trace of the gateway for the reason\n"
+    )
 
 
 def test_ask_reports_a_stream_failure_with_the_request_id() -> None:

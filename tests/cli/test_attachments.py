@@ -23,16 +23,24 @@ def test_attachment_of_an_image_is_a_data_url(tmp_path: Path) -> None:
     assert attach_file(tmp_path / "dot") == InputImageParam(image_url="data:image/png;base64,iVBORw0KGgoA")
 
 
+def test_attachment_of_a_pdf_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "a.pdf").write_bytes(b"%PDF\0")
+    url = "data:application/pdf;base64,JVBERgA="
+    assert attach_file(tmp_path / "a.pdf") == InputFileParam(filename="a.pdf", file_data=url)
+
+
 @pytest.mark.parametrize(
-    ("name", "data", "url"),
+    ("data", "reason"),
     [
-        ("a.pdf", b"%PDF\0", "data:application/pdf;base64,JVBERgA="),
-        ("a.unknown", b"\xff\xfe", "data:application/octet-stream;base64,//4="),
+        ("café\n".encode("latin-1"), "text in another encoding than UTF-8, such as Latin-1"),
+        ("café\n".encode("utf-16"), "its encoding is UTF-16"),
+        (b"PK\x03\x04\0", "neither text, nor an image"),
     ],
 )
-def test_attachment_of_other_data_is_a_file(name: str, data: bytes, url: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_bytes(data)
-    assert attach_file(tmp_path / name) == InputFileParam(filename=name, file_data=url)
+def test_attachment_of_other_data_is_refused_with_the_reason(data: bytes, reason: str, tmp_path: Path) -> None:
+    (tmp_path / "a.dat").write_bytes(data)
+    with pytest.raises(InvalidUsage, match=rf"cannot send .*a\.dat: .*{reason}"):
+        attach_file(tmp_path / "a.dat")
 
 
 def test_attachment_that_cannot_be_read_is_named(tmp_path: Path) -> None:

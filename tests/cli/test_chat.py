@@ -11,12 +11,18 @@ from typing import Any, NamedTuple
 import pytest
 from tests.cli.network import MODELS, FakeAnswer, FakeNetwork, nobody, refusal, says, stream
 from tests.cli.pseudo_terminal import PseudoTerminal
+from tests.generate.events import counting_stamps
 
 from antiphon.cli import chat
 from antiphon.cli.entry import make_parser
 from antiphon.cli.exits import CommandFailed, InvalidUsage
 from antiphon.cli.last_response import LastResponse, load_last_response, save_last_response
 from antiphon.errors import UpstreamFault
+from antiphon.protocol.codec import encode
+from antiphon.protocol.emitters import EventCollector
+from antiphon.protocol.events import ResponseCompleted
+from antiphon.protocol.request import Request
+from antiphon.protocol.response import make_initial_response
 from antiphon.protocol.writer import ResponseWriter
 from antiphon.testing import Gate, ResponsesServer, text, turn, wait
 
@@ -42,7 +48,12 @@ def _chat(
 ) -> Chatted:
     """Runs a chat with these lines, then the end of the input. An exception is raised at the prompt."""
     out, err = io.StringIO(), io.StringIO()
-    network = FakeNetwork(models=FakeAnswer(MODELS), responses=answer or stream(says("Hello")))
+    network = FakeNetwork(
+        models=FakeAnswer(MODELS),
+        responses=answer or stream(says("Hello")),
+        resp_9=FakeAnswer(_stored_response("The code word is walnut.")),
+        resp_0=refusal(404, "not_found", "response_not_found", "no response has this id"),
+    )
     code = chat.run(
         make_parser().parse_args(["chat", *words]),
         out,
@@ -52,6 +63,16 @@ def _chat(
         transport=network,
     )
     return Chatted(code, out.getvalue(), err.getvalue(), network)
+
+
+def _stored_response(answer: str) -> bytes:
+    collector = EventCollector()
+    request = Request(model="mock-1", input="hi")
+    initial = make_initial_response(request, id="resp_9", created_at=1)
+    says(answer)(ResponseWriter(initial, collector, counting_stamps()))
+    terminal = collector.events[-1]
+    assert isinstance(terminal, ResponseCompleted)
+    return encode(terminal.response)
 
 
 def _reader(lines: Iterator[str | type[BaseException]]) -> Callable[[str], str]:
@@ -142,11 +163,13 @@ def test_chat_without_a_gateway_says_how_to_start_one() -> None:
 
 
 def test_model_command_lists_and_selects() -> None:
-    chatted = _chat("/model", "/model mock-1", "/model mock-2", "Hi")
+    chatted = _chat("/model", "/model mock-1", "/model mock-2", "Hi", "/model! mock-2", "/model!", "Hi", "/model xyzzy")
     assert "* mock-1\n  local\n" in chatted.err
     assert "the model is mock-1\n" in chatted.err
-    assert "the gateway does not list mock-2; did you mean mock-1?" in chatted.err
-    assert chatted.bodies[0]["model"] == "mock-2"
+    assert "does not list mock-2; did you mean mock-1? /model! mock-2 uses it nevertheless\n" in chatted.err
+    assert "name a model: /model! NAME\n" in chatted.err
+    assert "does not list xyzzy; /model! xyzzy uses it nevertheless\n" in chatted.err
+    assert [body["model"] for body in chatted.bodies] == ["mock-1", "mock-2"]
 
 
 def test_system_command_shows_sets_and_removes() -> None:
@@ -160,7 +183,7 @@ def test_file_command_attaches_to_the_next_question(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("x")
     chatted = _chat(f"/file {tmp_path / 'a.txt'}", "What is it?", "/file", "/file /missing")
     assert [part["text"] for part in chatted.bodies[0]["input"][0]["content"]] == ["What is it?", "a.txt:\n\nx"]
-    assert "1 file(s) for the next question" in chatted.err
+    assert "1 file for the next question" in chatted.err
     assert "name a file: /file PATH" in chatted.err
     assert "cannot read /missing" in chatted.err
 
@@ -168,9 +191,33 @@ def test_file_command_attaches_to_the_next_question(tmp_path: Path) -> None:
 def test_save_command_writes_the_transcript(tmp_path: Path) -> None:
     chatted = _chat("Hi", f"/save {tmp_path / 'talk.txt'}", "/save", f"/save {tmp_path}")
     assert "## User\n\nHi\n\n## Assistant\n\nHello\n" in (tmp_path / "talk.txt").read_text()
-    assert "saved 1 question(s)" in chatted.err
+    assert "saved 1 question to" in chatted.err
     assert "name a file: /save PATH" in chatted.err
     assert "cannot write" in chatted.err
+
+
+def test_save_command_replaces_a_file_only_on_request(tmp_path: Path) -> None:
+    (tmp_path / "talk.txt").write_text("mine")
+    chatted = _chat("Hi", f"/save {tmp_path / 'talk.txt'}")
+    assert "talk.txt exists; /save! " in chatted.err
+    assert (tmp_path / "talk.txt").read_text() == "mine"
+    _chat("Hi", f"/save! {tmp_path / 'talk.txt'}")
+    assert "## User" in (tmp_path / "talk.txt").read_text()
+
+
+def test_file_command_takes_a_quoted_name(tmp_path: Path) -> None:
+    (tmp_path / "a b.txt").write_text("x")
+    chatted = _chat(f"/file '{tmp_path / 'a b.txt'}'", f'/file "{tmp_path / "a b.txt"}"')
+    assert "2 files for the next question" in chatted.err
+
+
+def test_quit_command_ignores_what_follows() -> None:
+    assert _chat("/quit now", "Hi").bodies == []
+
+
+def test_chat_shows_a_loss_once() -> None:
+    chatted = _chat("Hi", "Hi", answer=stream(says("Hello"), antiphon_losses="1; top_k"))
+    assert chatted.err.count("1 part of the request could not be translated: top_k") == 1
 
 
 def test_new_command_begins_a_new_conversation() -> None:
@@ -198,12 +245,15 @@ def test_chat_continues_the_last_answer(tmp_path: Path) -> None:
     save_last_response(LastResponse(URL, "resp_9", "mock-1"), environ)
     chatted = _chat("Hi", words=("-c",), environ=environ)
     assert (chatted.bodies[0]["previous_response_id"], chatted.bodies[0]["model"]) == ("resp_9", "mock-1")
+    assert "continues: The code word is walnut.\n" in chatted.err
+    with pytest.raises(CommandFailed, match=r"cannot continue resp_0: .*no response has this id"):
+        _chat("Hi", words=("--response", "resp_0"))
     assert load_last_response(URL, environ) == LastResponse(URL, "resp_1", "mock-1")
 
 
 def test_chat_continues_a_stored_response_by_id() -> None:
-    chatted = _chat("Hi", words=("--response", "resp_7"))
-    assert chatted.bodies[0]["previous_response_id"] == "resp_7"
+    chatted = _chat("Hi", words=("--response", "resp_9"))
+    assert chatted.bodies[0]["previous_response_id"] == "resp_9"
 
 
 @pytest.mark.io

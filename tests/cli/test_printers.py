@@ -160,7 +160,7 @@ def test_printer_shows_reasoning_tokens() -> None:
 def test_printer_shows_losses_before_the_answer() -> None:
     """REQ-6: losses of the gateway are printed for the user."""
     shown = _shown(says("x", usage=None), io.StringIO(), io.StringIO(), losses=("tools[0]", "input[1].content[0]"))
-    assert shown == ("x\n", "2 lost in translation: tools[0], input[1].content[0]\n")
+    assert shown == ("x\n", "2 parts of the request could not be translated: tools[0], input[1].content[0]\n")
 
 
 def test_event_printer_writes_one_event_per_line() -> None:

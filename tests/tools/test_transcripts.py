@@ -16,7 +16,7 @@ PAGE = "before\n<!-- transcript: run -->\nold\n<!-- end of transcript -->\nafter
         ("install", ['$ uv tool install "antiphon[local]"\n', "$ antiphon serve\n", "The capital of Peru is Lima.\n"]),
         ("init", ["$ antiphon init\n", "[Y/n]", "wrote antiphon.toml", "[[upstreams]]\n"]),
         ("run", ["$ antiphon run llm -- ", "no gateway answers at ", "Lima"]),
-        ("chat", ["$ antiphon chat\n", "> The code word is walnut.\n", "did you mean /model?", "saved 1 question(s)"]),
+        ("chat", ["$ antiphon chat\n", "> The code word is walnut.\n", "did you mean /model?", "saved 1 question to"]),
     ],
 )
 def test_page_has_the_transcript_of_its_scene(scene: str, expected: list[str]) -> None:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Any, Final, Literal, TextIO
 
 from antiphon.cli.ask import add_model_options
 from antiphon.cli.attachments import attach_file
@@ -23,10 +23,12 @@ from antiphon.cli.outcome import ResponseOutcome
 from antiphon.cli.printers import TextPrinter
 from antiphon.cli.terminal import StatusLine, TextStyler, one_line
 from antiphon.client import AsyncClient, ResponseStream
+from antiphon.ops.line_width import cut_text
 from antiphon.upstream.transport import Transport
 
 PROMPT: Final = "> "
 MULTI_LINE: Final = '"""'
+CONTINUED_WIDTH: Final = 68  # of the last answer, so that its line fits 80 columns
 FAREWELL: Final = "type /quit or press Ctrl-D to leave"
 
 
@@ -57,9 +59,12 @@ def run(
     connection = _Connection(url, environ, transport)
     with StatusLine(err, environ).show(f"asking the gateway at {url}"):
         model = args.model or (last.model if last else connection.default_model())
-    conversation = Conversation(model, args.system or "", last.id if last else args.response)
-    chat = Chat(conversation, connection, out, err, environ)
+        previous_id = last.id if last else args.response
+        previous_text = connection.retrieve_text(previous_id) if previous_id else ""
+    chat = Chat(Conversation(model, args.system or "", previous_id), connection, out, err, environ)
     chat.print_note(f"{model} at {url}; /help lists the commands")
+    if previous_id:
+        chat.print_note(f"continues: {cut_text(one_line(previous_text), CONTINUED_WIDTH) or previous_id}")
     for line in _lines(read_line or _terminal_reader(), chat):
         if not chat.take_line(line):
             break
@@ -83,10 +88,11 @@ class Chat:
         self._err = err
         self._environ = environ
         self._paint = TextStyler(err, environ)
+        self._shown_losses: set[str] = set()
 
     def take_line(self, line: str) -> bool:
         """Run a line. Return whether the chat goes on."""
-        if line in QUIT_COMMANDS:
+        if line.partition(" ")[0] in QUIT_COMMANDS:
             return False
         try:
             if line.startswith("/"):
@@ -108,7 +114,8 @@ class Chat:
 
     def _ask(self, question: str) -> None:
         status = StatusLine(self._err, self._environ)
-        turn = _Turn(self._conversation, question, TextPrinter(self._out, self._err, self._environ, status))
+        printer = TextPrinter(self._out, self._err, self._environ, status, self._shown_losses)
+        turn = _Turn(self._conversation, question, printer)
         try:
             with status.show(f"waiting for {self._conversation.model}"):
                 self._connection.call(turn.run)
@@ -136,8 +143,17 @@ class Chat:
                 self.print_note(f"{'*' if model == self._conversation.model else ' '} {one_line(model)}")
             return
         models = self._connection.models()
-        if name not in models and (suggestions := get_close_matches(name, models, n=1)):
-            self.print_note(f"the gateway does not list {one_line(name)}; did you mean {one_line(suggestions[0])}?")
+        if name not in models:
+            suggestions = get_close_matches(name, models, n=1)
+            hint = f"; did you mean {one_line(suggestions[0])}?" if suggestions else ";"
+            raise InvalidUsage(
+                f"the gateway does not list {one_line(name)}{hint} /model! {one_line(name)} uses it nevertheless"
+            )
+        self._use_model(name)
+
+    def _use_model(self, name: str) -> None:
+        if not name:
+            raise InvalidUsage("name a model: /model! NAME")
         self._conversation.model = name
         self.print_note(f"the model is {one_line(name)}")
 
@@ -149,17 +165,27 @@ class Chat:
     def _attach_file(self, name: str) -> None:
         if not name:
             raise InvalidUsage("name a file: /file PATH")
-        self._conversation.attach(attach_file(Path(name).expanduser()))
-        self.print_note(f"{self._conversation.attachments} file(s) for the next question")
+        self._conversation.attach(attach_file(_path(name)))
+        self.print_note(f"{_count(self._conversation.attachments, 'file')} for the next question")
 
     def _save(self, name: str) -> None:
+        self._write_transcript(name, mode="x")
+
+    def _save_over(self, name: str) -> None:
+        self._write_transcript(name, mode="w")
+
+    def _write_transcript(self, name: str, mode: Literal["x", "w"]) -> None:
         if not name:
             raise InvalidUsage("name a file: /save PATH")
+        path = _path(name)
+        if mode == "x" and path.is_file():
+            raise InvalidUsage(f"{one_line(name)} exists; /save! {one_line(name)} replaces it")
         try:
-            Path(name).expanduser().write_text(self._conversation.transcript(), encoding="utf-8")
+            with path.open(mode, encoding="utf-8") as file:
+                file.write(self._conversation.transcript())
         except OSError as error:
             raise InvalidUsage(f"cannot write {one_line(name)}: {error.strerror}") from None
-        self.print_note(f"saved {len(self._conversation.exchanges)} question(s) to {one_line(name)}")
+        self.print_note(f"saved {_count(len(self._conversation.exchanges), 'question')} to {one_line(name)}")
 
     def _restart(self, _: str) -> None:
         self._conversation.restart()
@@ -226,6 +252,19 @@ class _Connection:
     def models(self) -> list[str]:
         return self._served_models().names
 
+    def retrieve_text(self, id: str) -> str:
+        """Return the text of a stored response. An unknown one is an error with what to do."""
+        texts: list[str] = []
+
+        async def retrieve(client: AsyncClient, _: str) -> None:
+            texts.append((await client.retrieve(id)).output_text)
+
+        try:
+            self.call(retrieve)
+        except CommandFailed as error:
+            raise CommandFailed(f"cannot continue {one_line(id)}: {error}\nstart a new chat without it") from None
+        return texts[0]
+
     def default_model(self) -> str:
         return default_model(self._served_models(), self._url)
 
@@ -241,6 +280,17 @@ class _Connection:
     def save(self, response: tuple[str, str] | None) -> None:
         if response is not None:
             save_last_response(LastResponse(self._url, *response), self._environ)
+
+
+def _path(name: str) -> Path:
+    """The path that the user typed; quotes around it are removed."""
+    if len(name) > 1 and name[0] == name[-1] and name[0] in "'\"":
+        name = name[1:-1]
+    return Path(name).expanduser()
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _terminal_reader() -> Callable[[str], str]:
@@ -277,16 +327,20 @@ def _read_block(first: str, read_line: Callable[[str], str]) -> str:
 QUIT_COMMANDS: Final = ("/quit", "/exit")
 COMMANDS: Final[dict[str, Callable[[Chat, str], None]]] = {
     "/model": Chat._set_model,
+    "/model!": Chat._use_model,
     "/system": Chat._set_system,
     "/file": Chat._attach_file,
     "/save": Chat._save,
+    "/save!": Chat._save_over,
     "/new": Chat._restart,
     "/help": Chat._show_help,
 }
 HELP: Final = """/model [NAME]   list the models, or use another one
+/model! NAME    use a model that is not listed
 /system [TEXT]  show or set the system prompt; - removes it
 /file PATH      add a file to the next question: text, an image or a PDF
-/save PATH      write the conversation to a file, as Markdown
+/save PATH      write the conversation to a new file, as Markdown
+/save! PATH     the same, and replace a file that exists
 /new            begin a new conversation
 /quit           leave, like Ctrl-D"""
 EPILOG: Final = f"""examples:

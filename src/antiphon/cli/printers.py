@@ -59,9 +59,18 @@ class EventPrinter:
 class TextPrinter:
     """Prints the text while it is streamed, and everything else on standard error."""
 
-    def __init__(self, out: TextIO, err: TextIO, environ: Mapping[str, str], status: StatusLine) -> None:
+    def __init__(
+        self,
+        out: TextIO,
+        err: TextIO,
+        environ: Mapping[str, str],
+        status: StatusLine,
+        shown_losses: set[str] | None = None,
+    ) -> None:
+        """Losses in `shown_losses` are not shown again; new ones are added to it."""
         self._out = out
         self._err = err
+        self._shown_losses = set() if shown_losses is None else shown_losses
         self._status = status
         self._paint = TextStyler(err, environ)
         self._is_watched = err.isatty()
@@ -70,9 +79,13 @@ class TextPrinter:
         self._has_text = False
 
     def begin(self, losses: Losses) -> None:
-        if len(losses):
-            paths = ", ".join(one_line(loss.path) for loss in losses)
-            self._write_line("yellow", f"{len(losses)} lost in translation: {paths}")
+        new_losses = [loss for loss in losses if loss.path not in self._shown_losses]
+        self._shown_losses.update(loss.path for loss in new_losses)
+        if new_losses:
+            count = f"{len(new_losses)} parts" if len(new_losses) > 1 else "1 part"
+            paths = ", ".join(one_line(loss.path) for loss in new_losses)
+            reason = f"; {one_line(new_losses[0].why)} for the reason" if new_losses[0].why else ""
+            self._write_line("yellow", f"{count} of the request could not be translated: {paths}{reason}")
 
     def show_event(self, event: StreamEvent) -> None:
         match event:
