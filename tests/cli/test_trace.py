@@ -75,6 +75,16 @@ def test_trace_list_prints_one_line_per_trace_newest_last(tmp_path: Path) -> Non
     assert lines[2][-1] == "model_not_found"
 
 
+def test_trace_list_fits_a_terminal_with_ids_that_show_accepts(tmp_path: Path) -> None:
+    ids = [recorded(tmp_path), recorded(tmp_path)]
+    record(tmp_path / "traces", {**ASKED, "model": "a-model-with-a-very-long-name-that-no-upstream-serves"})
+    out = run(tmp_path, "list", out=Terminal())[1]
+    assert all(len(line) <= 80 for line in out.splitlines())
+    shortened = out.splitlines()[1].split()[2]
+    assert len(shortened) < len(ids[0])
+    assert run(tmp_path, "show", shortened)[1].startswith(ids[0])
+
+
 def test_trace_list_shows_the_requested_model_and_not_its_name_at_the_upstream(tmp_path: Path) -> None:
     models = [ModelRule(from_="fast", to="mock-1")]
     record(tmp_path / "traces", {**ASKED, "model": "fast"}, ScriptedAnswer(STREAM, SSE), models=models)

@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.cli.network import Terminal
 
 from antiphon.cli import usage
 from antiphon.cli.entry import make_parser
@@ -46,6 +47,15 @@ def row(day: int = TODAY, owner: str = "anna", model: str = "big", tokens: int =
     return UsageRow(
         day=day, owner=owner, model=model, upstream="lab", requests=1, input_tokens=tokens, output_tokens=20, losses=2
     )
+
+
+@pytest.mark.parametrize("model", ["big", "a-model-with-a-very-long-name-that-fills-the-line"])
+def test_usage_table_fits_a_terminal(model: str, cwd: Path) -> None:
+    fill(cwd, row(model=model, tokens=123_456_789), row(model="small", tokens=1))
+    out = Terminal()
+    args = make_parser().parse_args(["usage"])
+    usage.run(args, out, io.StringIO(), environ={"NO_COLOR": "1"}, cwd=cwd, now=lambda: NOW + 0.5)
+    assert all(len(line) <= 80 for line in out.getvalue().splitlines())
 
 
 def test_usage_table_has_rows_and_proportional_bars(cwd: Path) -> None:

@@ -17,6 +17,7 @@ from antiphon.cli.help import HELP_FORMAT
 from antiphon.cli.terminal import TextStyle, TextStyler, one_line, printable, printable_json
 from antiphon.config import find_config, load_config
 from antiphon.gateway.replay import NotReplayable, ReplayResult, replay_trace
+from antiphon.ops.line_width import cut_text, terminal_width
 from antiphon.protocol.codec import check_nesting
 from antiphon.trace.reader import RecordedTrace, TraceError, list_traces, no_traces_message, read_trace
 from antiphon.trace.records import (
@@ -111,16 +112,29 @@ def _write_list(folder: Path, out: TextIO, err: TextIO) -> None:
     if not summaries:
         err.write(f"{no_traces_message(folder)}\n")
         return
-    rows = [HEADINGS, *map(_summary_row, summaries)]
+    is_terminal = out.isatty()
+    length = _unique_length([summary.id for summary in summaries]) if is_terminal else None
+    rows = [HEADINGS, *(_summary_row(summary, length) for summary in summaries)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(HEADINGS))]
     for row in rows:
-        out.write("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n")
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        out.write((cut_text(line, terminal_width(out)) if is_terminal else line) + "\n")
 
 
-def _summary_row(summary: TraceSummary) -> tuple[str, ...]:
+def _unique_length(ids: list[str]) -> int:
+    """The number of characters from which the beginnings of all ids differ."""
+    count = len(set(ids))
+    longest = max(map(len, ids))
+    lengths = range(min(MIN_ID_LENGTH, longest), longest)
+    return next((length for length in lengths if len({id[:length] for id in ids}) == count), longest)
+
+
+def _summary_row(summary: TraceSummary, id_length: int | None) -> tuple[str, ...]:
+    """The cells of a trace. On a terminal, with a length of ids, the time has no year."""
+    time = _format_time(summary.time)
     return (
-        _format_time(summary.time),
-        one_line(summary.id),
+        time if id_length is None else time.partition("-")[2],
+        one_line(summary.id)[:id_length],
         one_line(summary.model or "-"),
         one_line(summary.upstream or "-"),
         str(summary.status or "-"),
@@ -271,6 +285,7 @@ def _describe_result(result: ReplayResult) -> list[str]:
     ]
 
 
+MIN_ID_LENGTH: Final = len("req_") + 6
 HEADINGS: Final = ("TIME", "ID", "MODEL", "UPSTREAM", "STATUS", "DURATION", "LOSSES", "ERROR")
 EPILOG: Final = """examples:
   antiphon trace list

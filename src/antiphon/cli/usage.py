@@ -18,6 +18,7 @@ from antiphon.cli.help import HELP_FORMAT
 from antiphon.cli.store import with_store
 from antiphon.cli.terminal import TextStyler, one_line, printable_json
 from antiphon.config import default_config, find_config, load_config
+from antiphon.ops.line_width import cut_text, terminal_width
 from antiphon.store.interface import Store
 from antiphon.store.usage import COUNTER_NAMES
 from antiphon.store.usage_sums import FIRST_DAY, GROUPINGS, sum_usage, total_tokens
@@ -70,7 +71,8 @@ def run(
         if args.json:
             out.write(f"{_usage_to_json(sums, args.by, since, until)}\n")
         elif sums:
-            out.writelines(_usage_table(sums, args.by, TextStyler(out, environ)))
+            columns = terminal_width(out) if out.isatty() else None
+            out.writelines(_usage_table(sums, args.by, TextStyler(out, environ), columns))
         else:
             err.write(f"no usage since {since.isoformat()}\n")
         return OK
@@ -84,7 +86,8 @@ def _usage_to_json(sums: dict[str, list[int]], by: str, since: date, until: date
     return printable_json(msgspec.json.encode(report))
 
 
-def _usage_table(sums: dict[str, list[int]], by: str, paint: TextStyler) -> list[str]:
+def _usage_table(sums: dict[str, list[int]], by: str, paint: TextStyler, columns: int | None) -> list[str]:
+    """The lines of the table. Bars, then names, are shortened to the columns of a terminal."""
     max_tokens = max(map(total_tokens, sums.values())) or 1
     total = [sum(column) for column in zip(*sums.values(), strict=True)]
     rows = [(one_line(name) or "-", counts) for name, counts in sums.items()]
@@ -93,7 +96,12 @@ def _usage_table(sums: dict[str, list[int]], by: str, paint: TextStyler) -> list
         *([name, *map(_format_number, counts)] for name, counts in [*rows, ("total", total)]),
     ]
     widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
-    bars = ["", *(_bar(total_tokens(counts), max_tokens) for _, counts in rows), ""]
+    bar_width = MAX_BAR_WIDTH
+    if columns is not None:
+        other_width = sum(widths[1:]) + 2 * len(widths[1:])
+        widths[0] = max(min(widths[0], columns - other_width), MIN_NAME_WIDTH)
+        bar_width = max(min(bar_width, columns - other_width - widths[0] - 2), 0)
+    bars = ["", *(_bar(total_tokens(counts), max_tokens, bar_width) for _, counts in rows), ""]
     return [
         f"{_align_row(row, widths)}  {paint('dim', bar)}".rstrip() + "\n" for row, bar in zip(cells, bars, strict=True)
     ]
@@ -102,7 +110,10 @@ def _usage_table(sums: dict[str, list[int]], by: str, paint: TextStyler) -> list
 def _align_row(row: list[str], widths: list[int]) -> str:
     name, *numbers = row
     return "  ".join(
-        [name.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(numbers, widths[1:], strict=True))]
+        [
+            cut_text(name, widths[0]).ljust(widths[0]),
+            *(cell.rjust(width) for cell, width in zip(numbers, widths[1:], strict=True)),
+        ]
     )
 
 
@@ -110,9 +121,9 @@ def _format_number(count: int) -> str:
     return f"{count:,}"
 
 
-def _bar(tokens: int, max_tokens: int) -> str:
+def _bar(tokens: int, max_tokens: int, width: int) -> str:
     """Return a bar in proportion to the maximum, with at least one block if any token was used."""
-    return "█" * max(round(tokens / max_tokens * MAX_BAR_WIDTH), 1 if tokens else 0)
+    return "█" * min(max(round(tokens / max_tokens * width), 1 if tokens else 0), width)
 
 
 def _parse_since(text: str) -> date | int:
@@ -130,6 +141,7 @@ def _parse_since(text: str) -> date | int:
 
 MAX_DAYS: Final = 36_500
 MAX_BAR_WIDTH: Final = 24
+MIN_NAME_WIDTH: Final = 8
 HEADINGS: Final = ("REQUESTS", "ERRORS", "INPUT", "CACHED", "OUTPUT", "REASONING", "LOSSES")
 EPILOG: Final = """examples:
   antiphon usage
