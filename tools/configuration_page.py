@@ -114,9 +114,9 @@ base_url = "http://127.0.0.1:9001/v1"
 provider whose usual key variable is set. `antiphon config check FILE` validates a file, shows all its
 faults at once, and prints a summary of it. It warns if an earlier upstream takes the models of a later one.
 
-An upstream whose key variable is not set is not used, with a warning at the start; the others are. Requests for its
-models get a 404 that names the variable, unless the model has another target. If no upstream has its key, the
-configuration is refused.
+If the key variable of an upstream is not set, the gateway prints a warning at the start and does not use this upstream.
+It uses the others. Requests for the upstream's models get a 404 that names the variable, unless the model has another
+target. If no upstream has its key, the configuration is refused.
 
 An example with all settings:"""
 

@@ -143,7 +143,9 @@ def test_init_does_not_replace_a_file(tmp_path: Path) -> None:
 
 def test_init_without_a_terminal_needs_an_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO())
-    with pytest.raises(InvalidUsage, match="nobody can answer what to use: write --yes, or --use with one of openai"):
+    with pytest.raises(
+        InvalidUsage, match=r"cannot ask what to use, because .*: add --yes, or --use with one of openai"
+    ):
         _init(tmp_path, ask=input)
 
 

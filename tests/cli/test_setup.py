@@ -79,7 +79,7 @@ def test_setup_takes_the_end_of_the_input_as_no(home: Home) -> None:
 
 def test_setup_without_a_terminal_needs_yes(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
-    with pytest.raises(InvalidUsage, match="use --yes"):
+    with pytest.raises(InvalidUsage, match="add --yes"):
         home.run("claude", ask=input)
 
 

@@ -184,7 +184,10 @@ def _choose(choices: list[Choice], args: argparse.Namespace, ask: Callable[[str]
     if args.yes:
         return choices
     if ask is input and not sys.stdin.isatty():
-        raise InvalidUsage(f"nobody can answer what to use: write --yes, or --use with one of {', '.join(names)}")
+        raise InvalidUsage(
+            "cannot ask what to use, because standard input is no terminal: add --yes, or --use with one of "
+            f"{', '.join(names)}"
+        )
     return [choice for choice in choices if _is_wanted(choice, ask)]
 
 

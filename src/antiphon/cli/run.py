@@ -50,7 +50,9 @@ def add_parser(subparsers: Any, summary: str) -> None:
 def add_agent(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that `run` and `setup` share."""
     parser.add_argument("agent", choices=AGENTS, metavar="AGENT", help=f"one of {', '.join(AGENTS)}")
-    parser.add_argument("-m", "--model", metavar="M", help="the model for the agent (default: as of `antiphon ask`)")
+    parser.add_argument(
+        "-m", "--model", metavar="M", help="the model for the agent (default: the same as for `antiphon ask`)"
+    )
     add_url(parser)
 
 

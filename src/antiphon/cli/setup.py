@@ -142,7 +142,7 @@ def _diff(file: WrittenFile) -> Iterator[str]:
 
 def _is_confirmed(ask: Callable[[str], str]) -> bool:
     if ask is input and not sys.stdin.isatty():
-        raise InvalidUsage("nobody can answer whether to write this: use --yes")
+        raise InvalidUsage("cannot ask whether to write this, because standard input is no terminal: add --yes")
     try:
         return ask("Write this? [y/N] ").strip().lower() in ("y", "yes")
     except EOFError:

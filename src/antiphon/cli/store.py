@@ -52,7 +52,7 @@ def add_parser(subparsers: Any, summary: str) -> None:
     _add_action(actions, "verify", "check the integrity of everything that is stored")
     backup = _add_action(actions, "backup", "write a consistent copy of an SQLite store to a new private file")
     backup.add_argument("file", metavar="FILE", type=Path, help="the new file")
-    restore = _add_action(actions, "restore", "replace an SQLite store by a backup; stop the gateway first")
+    restore = _add_action(actions, "restore", "replace an SQLite store with a backup; stop the gateway first")
     restore.add_argument("file", metavar="FILE", type=Path, help="a file that `backup` has written")
 
 

@@ -76,8 +76,8 @@ class ModelConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class HealthConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When a target rests: it is asked only if all others fail. After the rest one request tries it again. A lone
-    target never rests."""
+    """When a target rests: it is asked only if all others fail. After the rest, the gateway sends it
+    one request as a test. An only target never rests."""
 
     window: Annotated[Seconds, Meta(description="The seconds over which requests and failures are counted.")] = 60.0
     min_requests: Annotated[

@@ -78,7 +78,7 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         Meta(
             ge=1,
             le=1_000_000,
-            description="The number of turns that each process serves at once. Further ones are a 503 `overloaded`.",
+            description="The number of turns that each process serves at once. More turns get a 503 `overloaded`.",
         ),
     ] = 4000
     max_open_turns_per_key: Annotated[
@@ -86,7 +86,7 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         Meta(
             ge=1,
             le=1_000_000,
-            description="The number of turns that each process serves at once for one owner of keys. Further ones are "
+            description="The number of turns that each process serves at once for one owner of keys. More turns get "
             "a 429 `rate_limit_exceeded`. Without `[[keys]]` it has no effect.",
         ),
     ] = 1000
@@ -98,7 +98,7 @@ class ServerConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         Annotated[int, Meta(ge=1, le=1_048_576)] | None,
         Meta(
             description="The memory for request bodies that have not arrived in full or are not prepared yet, in MiB. "
-            "Further ones wait up to 5 s, then are a 503 `overloaded`. Absent: the larger of 256 and twice "
+            "More bodies wait up to 5 s, then get a 503 `overloaded`. Absent: the larger of 256 and twice "
             "`max_body_mib`."
         ),
     ] = None

@@ -43,8 +43,8 @@ def back_up(path: Path, target: Path) -> int:
 
 
 def restore(backup: Path, path: Path) -> Path | None:
-    """Replaces the database by a backup. Returns the new name of the previous database, if there was one. Refuses if a
-    process uses the database."""
+    """Replaces the database with a backup. Returns the new name of the previous database, if there was one. Refuses if
+    a process uses the database."""
     _check_backup(backup)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     previous_path = path.with_name(f"{path.name}.before-restore")
