@@ -327,6 +327,23 @@ def test_conversation_stays_with_the_target_that_answered(identify: dict[str, An
         assert len(upstreams_of(lab, **identify)) == 1
 
 
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages", "/v1beta/models/m:generateContent"])
+def test_conversation_stays_from_its_first_turn_to_the_second(path: str) -> None:
+    field = "contents" if "beta" in path else "messages"
+    answer_role = "model" if "beta" in path else "assistant"
+
+    def content(text: str) -> dict[str, Any]:
+        return {"parts": [{"text": text}]} if "beta" in path else {"content": text}
+
+    with lab_with(says("A"), says("B"), targets=EITHER) as lab:
+        for number in range(6):
+            first = [{"role": "user", **content(f"Text {number}.")}]
+            second = [*first, {"role": answer_role, **content("A")}, {"role": "user", **content("And?")}]
+            bodies = [{"model": "m", "max_tokens": 16, field: turns} for turns in (first, second)]
+            answers = [lab.gateway.post(body, path) for body in bodies]
+            assert len({answer.headers["antiphon-upstream"] for answer in answers}) == 1
+
+
 def test_other_conversations_are_shared_by_the_targets() -> None:
     with lab_with(says("A"), says("B"), targets=EITHER) as lab:
         assert upstreams_of(lab, {"x-client-request-id": "r1"}) == {"a", "b"}

@@ -63,12 +63,47 @@ def test_reasoning_of_an_unknown_maker_has_no_maker() -> None:
     assert facts(input=[reasoning(None), message()]).maker is None
 
 
-def test_opening_is_the_same_in_every_turn_of_a_conversation() -> None:
-    first = [message({"type": "input_text", "text": "one"}), message({"type": "input_text", "text": "two"})]
-    longer = [*first, message({"type": "input_text", "text": "three"})]
-    assert facts(input=first).opening == facts(input=longer).opening
-    assert facts(input=first).opening != facts(input=first, instructions="Be brief.").opening
-    assert facts(input="a").opening != facts(input="b").opening
+def text_message(role: str, text: str, **fields: Any) -> dict[str, Any]:
+    part = {"type": "output_text" if role == "assistant" else "input_text", "text": text, **fields}
+    return {"type": "message", "role": role, "content": [part]}
+
+
+@pytest.mark.parametrize(
+    "opening",
+    [
+        [text_message("user", "one")],
+        [text_message("developer", "Be brief."), text_message("user", "one")],
+        [text_message("assistant", "Hello?"), text_message("user", "one")],
+        [message(IMAGE)],
+        [text_message("developer", "Go on.")],
+        [{"type": "function_call_output", "call_id": "c", "output": "1"}],
+    ],
+)
+def test_opening_is_the_same_in_every_turn_of_a_conversation(opening: list[Any]) -> None:
+    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "c", "output": "1"}
+    second = [*opening, call, output]
+    third = [*second, text_message("assistant", "two"), text_message("developer", "three")]
+    first_turn, *others = (facts(input=items).opening for items in (opening, second, third))
+    assert others == [first_turn, first_turn]
+
+
+def test_opening_does_not_depend_on_the_form_of_a_text_or_on_its_cache_mark() -> None:
+    marked = text_message("user", "one", prompt_cache_breakpoint={"mode": "explicit"})
+    openings = [facts(input=input).opening for input in ("one", [text_message("user", "one")], [marked])]
+    assert len(set(openings)) == 1
+
+
+def test_other_openings_have_other_hashes() -> None:
+    others = [
+        facts(input="one"),
+        facts(input="two"),
+        facts(input="one", instructions="Be brief."),
+        facts(input=[text_message("developer", "Be brief."), text_message("user", "one")]),
+        facts(input=[text_message("assistant", "one")]),
+        facts(input=[]),
+    ]
+    assert len({other.opening for other in others}) == len(others)
 
 
 def test_invalid_conversation_is_left_to_the_preparation() -> None:

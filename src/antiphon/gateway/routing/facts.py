@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Final
 
@@ -14,7 +15,7 @@ from antiphon.errors import ClientFault
 from antiphon.gateway.upstreams import Target
 from antiphon.protocol import codec
 from antiphon.protocol.content import InputImageParam
-from antiphon.protocol.items import ItemParam, ReasoningParam
+from antiphon.protocol.items import ItemParam, MessageParam, ReasoningParam
 from antiphon.protocol.request import JsonSchemaFormatParam, Request, conversation_id_of, input_items
 
 
@@ -79,10 +80,26 @@ def _maker_of(item: ItemParam) -> str | None:
 
 
 def _hash_opening(request: Request, items: list[ItemParam]) -> str:
+    """The hash of the instructions and of the items up to the first message of the user, which is in every turn."""
     digest = blake2b(digest_size=16)
     digest.update((request.instructions or "").encode("utf-8", "surrogatepass"))
-    digest.update(codec.encode(items[:OPENING_ITEMS]))
+    first = next((index for index, item in enumerate(items) if getattr(item, "role", None) == "user"), 0)
+    for item in items[: first + 1]:
+        for part in _hashed_parts(item):
+            digest.update(b"\0")
+            digest.update(part)
     return digest.hexdigest()
+
+
+def _hashed_parts(item: ItemParam) -> Iterator[bytes]:
+    """Texts without what clients add to them in some turns only, such as cache marks; other content as it is."""
+    if not isinstance(item, MessageParam):
+        yield codec.encode(item)
+        return
+    yield item.role.encode()
+    for part in [item.content] if isinstance(item.content, str) else item.content:
+        text = part if isinstance(part, str) else getattr(part, "text", None)
+        yield text.encode("utf-8", "surrogatepass") if isinstance(text, str) else codec.encode(part)
 
 
 def _conversation_id(request: Request) -> str | None:
@@ -100,6 +117,5 @@ def _cache_seconds(request: Request) -> float | None:
     return None if form is None else int(form[1]) * SECONDS_OF_UNIT[form[2]]
 
 
-OPENING_ITEMS: Final = 2
 LIFETIME: Final = re.compile(r"([0-9]{1,4})([smh])")
 SECONDS_OF_UNIT: Final[dict[str, float]] = {"s": 1.0, "m": 60.0, "h": 3600.0}
