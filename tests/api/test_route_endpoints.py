@@ -89,7 +89,7 @@ def lab_with(
     upstream_settings: dict[str, Any] | None = None,
     **model: Any,
 ) -> Iterator[Lab]:
-    dialects = {ChatServer: "chat", MessagesServer: "messages"}
+    dialects = {ChatServer: "chat", MessagesServer: "messages", ResponsesServer: "responses"}
     with ExitStack() as stack:
         scripts = {"a": a, "b": b}
         servers: dict[str, FakeServer] = {}
@@ -423,6 +423,18 @@ def test_sealed_reasoning_is_asked_of_its_maker_and_lost_elsewhere() -> None:
         answer = lab.ask(input=history)
         assert (answer.headers["antiphon-upstream"], answer.headers["antiphon-losses"]) == ("a", "1; input[1]")
         assert b"I think." not in lab.servers["a"].received[0].body
+
+
+def test_reasoning_of_a_responses_client_is_asked_of_a_responses_server() -> None:
+    """Its content has no envelope: the client got it as the server sent it."""
+    sealed = {"type": "reasoning", "summary": [], "encrypted_content": "gAAAAA"}
+    history = [{"role": "user", "content": "Hi."}, sealed, {"role": "assistant", "content": "B"}]
+    with lab_with(says("A"), says("B"), kinds=(ChatServer, ResponsesServer)) as lab:
+        body = {"input": [*history, {"role": "user", "content": "And?"}], "store": False}
+        [_, other] = lab.ask("/v1/route", **body).json()["targets"]
+        assert (other["upstream"], other["why"][1]) == ("a", "it cannot open the sealed reasoning of the conversation")
+        assert lab.upstream_of(**body) == "b"
+        assert b"gAAAAA" in lab.servers["b"].received[0].body
 
 
 # Callers' words

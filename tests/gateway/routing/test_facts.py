@@ -59,8 +59,14 @@ def test_image_in_a_tool_output_is_an_image() -> None:
     assert facts(input=[call, output]).has_images
 
 
-def test_reasoning_of_an_unknown_maker_has_no_maker() -> None:
-    assert facts(input=[reasoning(None), message()]).maker is None
+def test_reasoning_without_an_envelope_is_for_responses_servers() -> None:
+    """A Responses client gets and returns the content of its server as it is."""
+    sealed = facts(input=[reasoning("gemini"), reasoning(None), message()])
+    assert sealed.maker == "any-responses"
+    assert find_obstacle(target("responses"), sealed) == ""
+    assert "sealed reasoning" in find_obstacle(target("chat"), sealed)
+    open_reasoning = {"type": "reasoning", "summary": [], "encrypted_content": None}
+    assert facts(input=[open_reasoning]).maker is None
 
 
 def text_message(role: str, text: str, **fields: Any) -> dict[str, Any]:

@@ -73,10 +73,11 @@ def _has_image(item: ItemParam) -> bool:
 
 
 def _maker_of(item: ItemParam) -> str | None:
-    if not isinstance(item, ReasoningParam):
+    """The maker of sealed reasoning. Content without an envelope is as a Responses server sent it to its client."""
+    if not isinstance(item, ReasoningParam) or not item.encrypted_content:
         return None
     envelope = unseal_reasoning(item.encrypted_content)
-    return None if envelope is None else envelope.maker
+    return client_maker("responses") if envelope is None else envelope.maker
 
 
 def _hash_opening(request: Request, items: list[ItemParam]) -> str:
