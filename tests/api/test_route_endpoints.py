@@ -484,6 +484,15 @@ def test_caller_names_further_models() -> None:
         assert lab.ask(model="a-only", fallbacks=["b-only"]).status_code == 200
 
 
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/chat/completions", "/v1/messages"])
+def test_caller_names_a_list_of_models_only(path: str) -> None:
+    with lab_with(says("A"), says("B")) as lab:
+        body = {**TURNS[path]("Hi."), "models": ["unknown", "b-only", "a-only"]}
+        answer = lab.gateway.post(body, path)
+        assert (answer.status_code, answer.headers["antiphon-upstream"]) == (200, "b"), answer.text
+        assert answer.headers["antiphon-losses"] == "1; models[0]"
+
+
 def test_caller_can_forbid_fallbacks() -> None:
     with lab_with(error(500), says("B")) as lab:
         assert lab.ask(provider={"allow_fallbacks": False}).status_code == 502

@@ -263,7 +263,7 @@ class TurnPreparer:
 
     async def direct(self, outline: TurnOutline) -> Directions | None:
         services = self._services
-        model = outline.model or services.routes.default_model
+        model = services.router.choose_model(outline.model, self._wishes)
         self._log_entry.model = model
         self._history_source = self._history_source_for(outline)
         attempts = self.attempts

@@ -60,7 +60,7 @@ class RoutedRequest:
         self._services = services
         self._scope = scope
         self._strict = True if wishes is not None and wishes.requires_parameters else strict
-        model = model or services.routes.default_model
+        model = services.router.choose_model(model, wishes)
         scope.log_entry.model = model
         route = services.router.find(model)
         self.losses = Losses()

@@ -98,6 +98,15 @@ def test_router_accepts_words_that_name_an_upstream_or_a_model_of_it() -> None:
     assert [router.accepts(wishes) for wishes in (*accepted, *refused)] == [True] * 6 + [False] * 3
 
 
+def test_first_served_model_of_the_caller_is_asked_if_the_request_names_none() -> None:
+    router = router_of(upstream("a", "m"), upstream("b", "n"))
+    wishes = RoutingWishes(models=("x", "n", "m"))
+    assert router.choose_model(None, wishes) == "n"
+    assert router.choose_model("m", wishes) == "m"
+    assert router.choose_model(None, None) is None
+    assert router_of(upstream("a", "m")).choose_model(None, RoutingWishes(models=("x",))) == "m"
+
+
 def test_words_without_names_are_left_to_a_router_that_is_the_only_target() -> None:
     profile = "openrouter"
     router = router_of(upstream("a", "m", profile=profile), upstream("b", "n"), upstream("c", "m2", profile=profile))

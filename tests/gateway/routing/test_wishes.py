@@ -200,6 +200,14 @@ def test_further_models_follow() -> None:
     assert losses == ["models[2]"]
 
 
+def test_target_of_several_models_is_asked_once() -> None:
+    others = [make_route(at("c"), at("d")), make_route(at("a"), at("d"))]
+    named = [msgspec.structs.replace(other, name=f"other{number}") for number, other in enumerate(others)]
+    route, losses = applied(RoutingWishes(models=("other0", "other1", "other0")), *named)
+    assert labels(route) == [["a", "b"], ["c"], ["d"]]
+    assert losses == []
+
+
 def test_retries_are_at_most_those_of_the_configuration() -> None:
     assert applied(RoutingWishes(retries=0))[0].retry.rounds == 1
     assert applied(RoutingWishes(retries=9))[0].retry.rounds == 2

@@ -63,6 +63,14 @@ class Router:
         """Whether an upstream has this name, in upper or lower case."""
         return name.lower() in self._upstream_names
 
+    def choose_model(self, model: str | None, wishes: RoutingWishes | None) -> str | None:
+        """The model that is asked first: the one of the request, else the first of the caller's list that is served,
+        else the default."""
+        if model:
+            return model
+        served = filter(self.find_served, () if wishes is None else wishes.models)
+        return next(served, None) or self._routes.default_model
+
     def accepts(self, wishes: RoutingWishes) -> bool:
         """Whether a caller's words about routing are for this gateway. Words whose providers are no upstreams of it, or
         that name only models which it does not serve, are for a router behind it, and so are words without names, if

@@ -6,7 +6,7 @@ gets an error, because no other upstream may have the prompt.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -96,7 +96,7 @@ def apply_wishes(
         if other is None:
             losses.append(Loss(f"models[{index}]", f"the model {model[:100]!r}", "no upstream serves it"))
         elif other.name != route.name:
-            groups += other.groups
+            groups += _without_labels(other.groups, {target.label for group in groups for target in group.targets})
     offered = {_upstream_name(target) for group in groups for target in group.targets}
     special = {_upstream_name(target) for target in (*route.on_context_length, *route.on_refusal)}
     for member, names in (("order", offered), ("only", offered | special), ("ignore", offered | special)):
@@ -125,6 +125,14 @@ def apply_wishes(
         ),
         losses,
     )
+
+
+def _without_labels(groups: Sequence[RouteGroup], labels: set[str]) -> list[RouteGroup]:
+    """The groups without targets that another model has brought already: a round asks each target once."""
+    others = [
+        make_group([each for each in group.targets if each.label not in labels], group.reason) for group in groups
+    ]
+    return [group for group in others if group.targets]
 
 
 def _upstream_name(target: RouteTarget) -> str:
