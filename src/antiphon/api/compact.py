@@ -81,7 +81,7 @@ class ConversationCompaction:
         call, router = services.workers.call, services.router
         self._body, wishes = await call(len(self._body), take_wishes, self._body, owner=owner)
         model = await call(len(self._body), read_model, self._body, owner=owner)
-        model = self._exchange.log_entry.model = router.choose_model(model, wishes)
+        self._exchange.log_entry.model = model
         route = router.find(model)
         if wishes is not None and router.accepts(wishes):
             route, wish_losses = apply_wishes(route, wishes, router.find_served)

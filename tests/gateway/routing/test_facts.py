@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from antiphon.config import Config, UpstreamConfig
+from antiphon.dialects import messages
 from antiphon.dialects.common.envelope import seal_reasoning
 from antiphon.gateway.routes import Routes
 from antiphon.gateway.routing.facts import RequestFacts, facts_of, find_obstacle
@@ -123,10 +124,36 @@ def test_invalid_conversation_is_left_to_the_preparation() -> None:
         ({"prompt_cache_options": {"ttl": "30m"}}, 1800.0),
         ({"prompt_cache_retention": "24h"}, 86_400.0),
         ({"prompt_cache_retention": "in_memory"}, None),
+        ({"prompt_cache_options": {"ttl": "30m"}, "prompt_cache_retention": "24h"}, 86_400.0),
+        ({"prompt_cache_options": {"ttl": None}}, None),
+        ({"input": [text_message("user", "Hi", prompt_cache_breakpoint={"mode": "explicit", "ttl": "30m"})]}, 1800.0),
+        ({"input": [text_message("user", "Hi", prompt_cache_breakpoint=3)]}, None),
+        ({"tools": [{"type": "function", "name": "f", "prompt_cache_breakpoint": {"ttl": "1h"}}]}, 3600.0),
+        ({"tools": [{"type": "made-up"}]}, None),
     ],
 )
 def test_lifetime_of_the_cache_is_read(fields: dict[str, Any], seconds: float | None) -> None:
     assert facts(**fields).cache_seconds == seconds
+
+
+HOUR = {"type": "ephemeral", "ttl": "1h"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "seconds"),
+    [
+        ({"cache_control": HOUR}, 3600.0),
+        ({"system": [{"type": "text", "text": "S", "cache_control": HOUR}]}, 3600.0),
+        ({"tools": [{"name": "f", "input_schema": {"type": "object"}, "cache_control": HOUR}]}, 3600.0),
+        ({"system": [{"type": "text", "text": "S", "cache_control": {"type": "ephemeral"}}]}, None),
+    ],
+)
+def test_lifetime_of_a_cache_mark_of_a_messages_client_is_read(fields: dict[str, Any], seconds: float | None) -> None:
+    part = {"type": "text", "text": "Hi", "cache_control": {"type": "ephemeral", "ttl": "5m"}} if seconds else "Hi"
+    content = [part] if isinstance(part, dict) else part
+    body = {"model": "m", "max_tokens": 16, "messages": [{"role": "user", "content": content}], **fields}
+    request, _ = messages.request_to_hub(msgspec.json.encode(body))
+    assert facts_of(request).cache_seconds == seconds
 
 
 @pytest.mark.parametrize(

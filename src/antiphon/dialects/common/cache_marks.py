@@ -23,7 +23,7 @@ from antiphon.protocol.items import (
     MessageParam,
 )
 from antiphon.protocol.losses import Losses
-from antiphon.protocol.request import PromptCacheOptions
+from antiphon.protocol.request import PromptCacheOptions, Request, input_items
 
 T = TypeVar("T")
 OutputT = TypeVar("OutputT", bound=FunctionCallOutputParam | CustomToolCallOutputParam)
@@ -89,6 +89,28 @@ def has_cache_marks(items: Iterable[ItemParam], name: str = CACHE_MARK) -> bool:
     form in the next turn, in which the client marks another one, and the cached prefix still matches.
     """
     return any(name.encode() in bytes(mark) or name == CACHE_MARK for item in items for mark in _marks_of(item))
+
+
+def requested_lifetimes(request: Request) -> Iterator[str]:
+    """The lifetimes that a client gives its cache marks, and the one of the whole request."""
+    options = request.prompt_cache_options
+    if options:
+        yield from _lifetimes_of({"ttl": options.ttl, **(options.extra or {})})
+    for mark in (mark for item in input_items(request) for mark in _marks_of(item)):
+        yield from _lifetimes_of(msgspec.json.decode(mark))
+    for tool in request.tools or ():
+        yield from _lifetimes_of(mark_of(tool) if isinstance(tool, Shape) else None)
+
+
+def _lifetimes_of(mark: Any) -> Iterator[str]:
+    if isinstance(mark, dict):
+        cache_control = mark.get(CACHE_CONTROL)
+        if isinstance(cache_control, Raw):
+            cache_control = msgspec.json.decode(cache_control)
+        for holder in (mark, cache_control):
+            lifetime = holder.get("ttl") if isinstance(holder, dict) else None
+            if isinstance(lifetime, str):
+                yield lifetime
 
 
 def _marks_of(item: ItemParam) -> Iterator[Raw]:

@@ -9,6 +9,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from antiphon.dialects.common.cache_marks import requested_lifetimes
 from antiphon.dialects.common.envelope import client_maker, unseal_reasoning
 from antiphon.dialects.common.token_estimate import estimate_request
 from antiphon.errors import ClientFault
@@ -111,11 +112,10 @@ def _conversation_id(request: Request) -> str | None:
 
 
 def _cache_seconds(request: Request) -> float | None:
-    lifetime = (request.prompt_cache_options.ttl if request.prompt_cache_options else None) or (
-        request.prompt_cache_retention or ""
-    )
-    form = LIFETIME.fullmatch(lifetime or "")
-    return None if form is None else int(form[1]) * SECONDS_OF_UNIT[form[2]]
+    """The longest lifetime that the client asks for."""
+    lifetimes = (*requested_lifetimes(request), request.prompt_cache_retention or "")
+    forms = filter(None, map(LIFETIME.fullmatch, lifetimes))
+    return max((int(form[1]) * SECONDS_OF_UNIT[form[2]] for form in forms), default=None)
 
 
 LIFETIME: Final = re.compile(r"([0-9]{1,4})([smh])")
