@@ -5,17 +5,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import anthropic
 import openai
 import pytest
+from msgspec import json
 from msgspec.structs import replace
 from tests.running import BOUND, Running, one_upstream, running
 
 from antiphon import testing
 from antiphon.config.model_rules import ModelRule
-from antiphon.testing import MessagesServer, OllamaServer, ReceivedRequest, ResponsesServer, turn
+from antiphon.testing import (
+    ChatServer,
+    MessagesServer,
+    OllamaServer,
+    ReceivedRequest,
+    Reply,
+    ResponsesServer,
+    exactly,
+    turn,
+)
 from antiphon.testing.script import ScriptedTurn
 
 pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
@@ -265,3 +276,32 @@ def test_refused_thinking_is_retried_without_it_and_remembered(path: str) -> Non
         assert sent == [("plain", "high"), ("plain", None), ("plain", None), ("thinking", "high")]
         lines = [line for line in gateway.log if line["event"] == "reasoning_refused"]
         assert [line["message"] for line in lines] == ['"plain" does not support thinking']
+
+
+REFUSED_EFFORTS = {
+    "ollama": (400, {"error": {"message": '"m" does not support thinking', "type": "invalid_request_error"}}),
+    "groq": (400, {"error": {"message": "`reasoning_effort` is not supported with this model"}}),
+    "mistral": (422, {"detail": [{"loc": ["body", "reasoning_effort"], "msg": "Extra inputs are not permitted"}]}),
+    "chat": (400, {"error": {"message": "Unrecognized request argument supplied: reasoning_effort"}}),
+}
+
+
+def refuse_effort(profile: str, received: ReceivedRequest) -> Reply:
+    status, body = REFUSED_EFFORTS[profile]
+    content = json.encode(body)
+    head = b"HTTP/1.1 %d X\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % (status, len(content))
+    return exactly(head + content) if "reasoning_effort" in received.json else HELLO
+
+
+@pytest.mark.parametrize("profile", REFUSED_EFFORTS)
+def test_refused_effort_is_left_out_at_chat_servers_and_remembered(profile: str) -> None:
+    """RSN-3: Claude Code asks every model for thinking. The loss is reported, and refused in strict mode."""
+    body = {"model": "m", "max_tokens": 16_000, "messages": CONVERSATION, "thinking": BUDGET}
+    with ChatServer(partial(refuse_effort, profile), strict=False) as server:
+        with running(one_upstream(server.base_url, profile=profile)) as gateway:
+            strict = gateway.post(body, "/v1/messages", **{"antiphon-losses": "strict"})
+            answers = [gateway.post(body, "/v1/messages") for _ in range(2)]
+    assert strict.status_code == 400
+    for answer in answers:
+        assert (answer.status_code, "reasoning.effort" in answer.headers["antiphon-losses"]) == (200, True)
+    assert ["reasoning_effort" in received.json for received in server.received][-3:] == [True, False, False]

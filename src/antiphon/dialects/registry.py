@@ -49,6 +49,7 @@ CHAT: Final = Dialect(
         completions_path="/completions",
         wire_type=ChatWire,
         own_client_wire={"native_types": True},
+        wire_after_refusal=chat.wire_after_refusal,
         default_profile="chat",
         accepts_unsealed_reasoning=True,
         response_only_fields=frozenset({"choices", "error"}),

@@ -48,6 +48,9 @@ def test_refusal_of_reasoning_is_recognised_by_its_code() -> None:
         ("Encrypted content is not supported with this model.", "encrypted_reasoning"),
         ('"llama3.2" does not support thinking', "thinking"),
         ("'claude-3-5-haiku-20241022' does not support thinking.", "thinking"),
+        ("`reasoning_effort` is not supported with this model", "thinking"),
+        ("Unsupported parameter: 'reasoning_effort' is not supported with this model.", "thinking"),
+        ("Unrecognized request argument supplied: reasoning_effort", "thinking"),
         (
             'messages: Unexpected role "system". The Messages API accepts a top-level `system` parameter.',
             "system_messages",
@@ -82,13 +85,21 @@ def test_refused_form_is_recognised_by_its_message(message: str, refused: str) -
     assert refused_part(error_with(400, message)) == refused
 
 
+def test_refused_effort_is_recognised_by_the_param() -> None:
+    """RSN-3: servers that validate with pydantic name the field beside the message."""
+    error = upstream_error(422, {}, None, "Extra inputs are not permitted", "reasoning_effort")
+    assert refused_part(error) == "thinking"
+
+
 @pytest.mark.parametrize(
     ("status", "message"),
     [
         (400, "The `reasoning_content` in the thinking mode must be passed back to the API."),
         (400, "Function call is missing a thought_signature in functionCall parts."),
         (400, "messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`."),
-        (400, "reasoning_effort is not supported with this model"),
+        (400, "Unsupported value: 'reasoning_effort' does not support 'minimal' with this model."),
+        (400, "`reasoning_effort` must be one of `low`, `medium`, or `high`"),
+        (422, "temperature: Extra inputs are not permitted"),
         (400, "`temperature` may only be set to 1 when thinking is enabled."),
         (400, "Item with id 'msg_0a' not found."),
         (400, "maximum context length is 10 tokens; invalid signature in thinking"),

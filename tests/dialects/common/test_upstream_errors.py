@@ -77,11 +77,25 @@ def test_upstream_auth_error_is_never_reported_as_the_clients(status: int) -> No
         (None, "The model returned the following errors: Input Tokens Exceeded: Number of input tokens exceeds"),
         (None, "prompt too long; exceeded max context length by 1119046 tokens (ref: 96164522)"),
         (None, "Your input exceeds the context window of this model. Please adjust your input and try again."),
+        (None, "Context size has been exceeded."),  # of llama.cpp, with 500
     ],
 )
 def test_context_overflow_is_400_for_any_status(status: int, code: str | None, message: str | None) -> None:
     """ERR-4"""
     assert mapped(status, code, message) == (400, "invalid_request", "context_length_exceeded")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "CUDA out of memory: cannot allocate the KV cache for context size 131072",
+        "internal error while preparing the context window; please try again",
+        "failed to load model: context length 131072 needs 40 GiB",
+    ],
+)
+def test_failure_of_a_server_that_mentions_the_context_is_no_overflow(message: str) -> None:
+    """ERR-4: another target may answer."""
+    assert mapped(500, None, message) == (502, "server_error", "upstream_error")
 
 
 @pytest.mark.parametrize("status", [400, 422])

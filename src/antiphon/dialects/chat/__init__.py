@@ -6,7 +6,7 @@ from antiphon.dialects.chat.request_in import request_to_hub
 from antiphon.dialects.chat.request_out import request_from_hub
 from antiphon.dialects.chat.stream_in import EventsToHub, response_to_hub
 from antiphon.dialects.chat.stream_out import EventsFromHub, response_from_hub
-from antiphon.dialects.chat.wire import PART_TYPES
+from antiphon.dialects.chat.wire import PART_TYPES, wire_after_refusal
 
 __all__ = [
     "PART_TYPES",
@@ -19,4 +19,5 @@ __all__ = [
     "request_to_hub",
     "response_from_hub",
     "response_to_hub",
+    "wire_after_refusal",
 ]

@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import Annotated, Any, Final, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec.structs import replace
 
+from antiphon.dialects.common.refused_reasoning import RefusedPart
 from antiphon.protocol.base import UNKNOWN_TAG, Shape, Unknown
 from antiphon.protocol.content import (
     FileData,
@@ -155,6 +157,14 @@ class ChatWire(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Whether the model can be asked for reasoning."""
         del model
         return "reasoning_effort" in self.fields
+
+
+def wire_after_refusal(wire: ChatWire, model: str, refused: RefusedPart) -> ChatWire | None:
+    """Return the options without reasoning settings after the server refused them; None if nothing would change."""
+    if refused != "thinking" or not wire.can_think(model):
+        return None
+    fields = tuple(field for field in wire.fields if field != "reasoning_effort")
+    return replace(wire, fields=fields, reasoning_budget=False)
 
 
 # Shapes of requests to servers: plain structs without unknown fields, which msgspec encodes alone.

@@ -32,6 +32,8 @@ def refused_part(error: ApiError) -> RefusedPart | None:
         return None
     if error.code == "invalid_encrypted_content" or any(pattern.search(error.message) for pattern in REASONING):
         return "reasoning"
+    if error.param == "reasoning_effort" and EXTRA_FIELD.search(error.message):  # chat: servers without the field
+        return "thinking"
     return next((part for part, pattern in SETTINGS if pattern.search(error.message)), None)
 
 
@@ -53,14 +55,18 @@ REASONING: Final = tuple(
         r"\b(?:unsupported|unexpected|unknown|extra)\b.{0,60}\breasoning_(?:content|details)\b",
     )
 )
+EXTRA_FIELD: Final = re.compile(r"\bextra inputs are not permitted\b", re.IGNORECASE)
 FORMS: Final[dict[str, RefusedPart]] = {
     # messages: servers that permit only the roles user and assistant.
     r"\bunexpected role\W{1,3}system\b": "system_messages",
     r"\bmessages\.\d+\.role\b.{0,40}\binput should be\W{1,3}user\W{1,3}or\W{1,3}assistant": "system_messages",
     # responses: a model without reasoning.
     r"\bencrypted content is not supported\b": "encrypted_reasoning",
-    # ollama and messages: a model without thinking.
+    # ollama and messages: a model without thinking. A refused value of the effort is another error.
     r"\bdoes not support thinking\b": "thinking",
+    # chat: the same at Groq, Cerebras and OpenAI.
+    r"\breasoning_effort\W{1,3}is not supported with this model\b": "thinking",
+    r"\bunrecognized request arguments? supplied: (?:\w+, ){0,9}reasoning_effort\b": "thinking",
     # messages: a form that another model or a newer server uses.
     r"\bthinking\.type\.enabled\W{1,3}is not supported": "thinking.enabled",
     r"\bthinking\.type\.disabled\W{1,3}is not supported": "thinking.disabled",

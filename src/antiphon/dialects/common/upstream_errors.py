@@ -105,8 +105,9 @@ def error_text(body: bytes) -> str | None:
 
 
 def _is_overflow(status: int, code: str | None, message: str) -> bool:
-    # Some servers answer 500 here, so the message decides too.
-    return code in OVERFLOW_CODES or (status in (400, 413, 422, 500) and OVERFLOW.search(message) is not None)
+    # Some servers answer 500 here, so the message decides too. A failing server may mention its context otherwise.
+    pattern = OVERFLOW if status in (400, 413, 422) else CERTAIN_OVERFLOW if status == 500 else None
+    return code in OVERFLOW_CODES or (pattern is not None and pattern.search(message) is not None)
 
 
 def _specific_code(code: str | None) -> str | None:
@@ -144,11 +145,13 @@ REFUSED_KEY: Final = re.compile(
     r"|\bapi[ _-]?key (?:is )?(?:not valid|invalid|incorrect|expired)\b"
 )
 GENERIC_CODES: Final = frozenset({"invalid_request", "invalid_request_error", "BadRequestError"})
-OVERFLOW: Final = re.compile(
-    r"(?i)maximum context length|context (?:length|size|window)|prompt is too long|input is too long"
+CERTAIN_OVERFLOW: Final = re.compile(
+    r"(?i)maximum context length|\bexceed\w*\b.{0,40}\bcontext (?:length|size|window)"
+    r"|context (?:length|size|window)\b.{0,20}\bexceed|prompt is too long|input is too long"
     r"|(?:input|prompt) (?:token count|length|tokens?)\b.{0,40}\bexceed|too many tokens(?: in|:)"
     r"|total length of all messages is too long"
 )
+OVERFLOW: Final = re.compile(rf"{CERTAIN_OVERFLOW.pattern}|context (?:length|size|window)")
 UNSUPPORTED_MEDIA: Final = re.compile(r"(?i)\b(?:image|audio|video|file)s? inputs? (?:is|are) not supported")
 GATEWAY_CODES: Final[dict[str | None, int]] = {
     "upstream_unavailable": 502,
