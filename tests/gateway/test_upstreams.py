@@ -79,16 +79,24 @@ def test_overlong_model_name_is_not_remembered() -> None:
 
 def test_keys_are_taken_in_turn() -> None:
     ring = KeyRing(3)
-    assert [ring.take(0.0) for _ in range(4)] == [0, 1, 2, 0]
+    assert [take(ring, 0.0) for _ in range(4)] == [0, 1, 2, 0]
+    assert [ring.choose(0.0) for _ in range(2)] == [1, 1]
+
+
+def take(ring: KeyRing, now: float) -> int | None:
+    number = ring.choose(now)
+    assert number is not None
+    ring.advance(number)
+    return number
 
 
 def test_resting_key_is_taken_only_if_no_other_is_left() -> None:
     ring = KeyRing(2)
     ring.rest(0, 10.0, 100.0)
-    assert [ring.take(100.0) for _ in range(2)] == [1, 1]
+    assert [take(ring, 100.0) for _ in range(2)] == [1, 1]
     assert ring.resting(100.0) == [0]
-    assert ring.take(100.0, {1}) == 0
-    assert ring.take(100.0, {0, 1}) is None
+    assert ring.choose(100.0, {1}) == 0
+    assert ring.choose(100.0, {0, 1}) is None
     assert ring.resting(110.0) == []
 
 
@@ -96,8 +104,8 @@ def test_resting_key_is_taken_only_if_no_other_is_left() -> None:
 def test_lone_key_is_always_taken(count: int) -> None:
     ring = KeyRing(count)
     ring.rest(0, 10.0, 100.0)
-    assert ring.take(100.0) == 0
-    assert ring.take(100.0, {0}) is None
+    assert ring.choose(100.0) == 0
+    assert ring.choose(100.0, {0}) is None
 
 
 def attempt(state: TargetState, outcome: Outcome, now: float) -> None:

@@ -49,6 +49,11 @@ class _Usage(Struct, frozen=True, kw_only=True):
     completion_tokens: int | None = None
 
 
+class _Choice(Struct, frozen=True, kw_only=True):
+    text: Any = None
+    finish_reason: Any = None
+
+
 class _Chunk(Struct, frozen=True, kw_only=True):
     """What the gateway reads of an answer, or of an event of a stream."""
 
@@ -86,6 +91,7 @@ class Completion:
         self._body = body
         self._routed = routed
         self._target: Target
+        self._has_content = False  # of the current attempt
 
     async def run(self) -> None:
         if self._request.stream:
@@ -105,17 +111,25 @@ class Completion:
     async def _read_whole(self, target: Target, answer: UpstreamResponse) -> bytes:
         body = await self._routed.read_body(answer)
         call = self._services.workers.call
-        self._note_usage((await call(len(body), read_chunk, body)).usage)
+        chunk = await call(len(body), read_chunk, body)
+        if chunk.error is not None:
+            raise _error_in(target, body)
+        if not chunk.choices:
+            raise UpstreamFault("the upstream's answer has no choices", code="upstream_invalid_response")
+        self._note_usage(chunk.usage)
         return body if self._is_named(target) else await call(len(body), restore_model, body, self._routed.model)
 
     async def _open_stream(self, target: Target, answer: UpstreamResponse) -> AsyncIterator[bytes]:
-        """The bytes for the client. The first event is read here: until then another target can be asked."""
-        self._target = target
+        """The bytes for the client. The events up to the first content are read here: until then another target can be
+        asked."""
+        self._target, self._has_content = target, False
         events = self._events(answer)
-        first = await anext(events, None)
-        if first is None:
-            raise UpstreamFault("the upstream's stream ended without an event", code="upstream_disconnected")
-        return _with_first(first, events)
+        held_events: list[bytes] = []
+        async for data in events:
+            held_events.append(data)
+            if self._has_content:
+                break
+        return _with_first(b"".join(held_events), events)
 
     async def _events(self, answer: UpstreamResponse) -> AsyncIterator[bytes]:
         decoder = sse.Decoder()
@@ -131,6 +145,10 @@ class Completion:
                     return
         for frame in decoder.finish():
             yield self._client_event(frame)
+            if frame.data == DONE:
+                return
+        message = "the upstream closed the stream before the completion was complete"
+        raise UpstreamFault(message, code="upstream_disconnected")
 
     def _client_event(self, frame: sse.Frame) -> bytes:
         """An event for the client; empty for the usage that only the gateway asked for."""
@@ -138,7 +156,8 @@ class Completion:
             return sse.encode(frame)
         chunk = read_chunk(frame.data)
         if chunk.error is not None:
-            raise self._target.upstream.server_dialect.error_to_hub(0, {}, self._target.upstream.redact_key(frame.data))
+            raise _error_in(self._target, frame.data)
+        self._has_content = self._has_content or any(map(_has_content, chunk.choices))
         if chunk.usage is not None:
             self._note_usage(chunk.usage)
             options = self._request.stream_options
@@ -178,6 +197,17 @@ class Completion:
         if usage is not None and usage.prompt_tokens is not None:
             log_entry = self._exchange.log_entry
             log_entry.input_tokens, log_entry.output_tokens = usage.prompt_tokens, usage.completion_tokens or 0
+
+
+def _has_content(choice: Raw) -> bool:
+    """Whether a choice has text, or a proper end."""
+    content = msgspec.json.decode(choice, type=_Choice)
+    return bool(content.text or content.finish_reason)
+
+
+def _error_in(target: Target, body: bytes) -> ApiError:
+    """The error in an answer with status 200."""
+    return target.upstream.server_dialect.error_to_hub(0, {}, target.upstream.redact_key(body))
 
 
 async def _with_first(first: bytes, others: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

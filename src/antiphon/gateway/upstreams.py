@@ -85,21 +85,30 @@ class KeyRing:
         self._next = 0
         self._rests_until: dict[int, float] = {}
 
-    def take(self, now: float, excluded: Collection[int] = ()) -> int | None:
-        """The number of the next key. Resting keys are taken if no other is left, since the server may have changed its
-        mind. None if all are excluded."""
+    def choose(
+        self, now: float, excluded: Collection[int] = (), waits: Mapping[int, float] | None = None
+    ) -> int | None:
+        """The number of the next key: the one that need not wait, or the shortest time. `waits` has the seconds of keys
+        for which the caller knows better than their rests. None if all are excluded."""
         if self.count <= 1:
             return None if 0 in excluded else 0
         order = [(self._next + step) % self.count for step in range(self.count)]
         usable = [number for number in order if number not in excluded]
-        awake = [number for number in usable if self._rests_until.get(number, 0.0) <= now]
-        number = next(iter(awake or usable), None)
-        if number is not None:
-            self._next = (number + 1) % self.count
-        return number
+        rests = {number: max(0.0, self._rests_until.get(number, 0.0) - now) for number in usable}
+        wait_times = {**rests, **(waits or {})}
+        return min(usable, key=lambda number: wait_times[number], default=None)
+
+    def advance(self, number: int) -> None:
+        """A key is used: the next request begins with the one after it."""
+        self._next = (number + 1) % max(1, self.count)
 
     def rest(self, number: int, seconds: float, now: float) -> None:
         self._rests_until[number] = now + seconds
+
+    def rest_seconds(self, now: float) -> float:
+        """The seconds until a key does not rest."""
+        waits = [self._rests_until.get(number, 0.0) - now for number in range(max(1, self.count))]
+        return max(0.0, min(waits))
 
     def resting(self, now: float) -> list[int]:
         """The keys that rest."""
@@ -179,6 +188,7 @@ class TargetState:
         "_is_on_trial",
         "_latency",
         "_latency_expires_at",
+        "_requested_until",
         "_rests_until",
         "attempts",
         "config",
@@ -193,6 +203,7 @@ class TargetState:
         self.config = config
         self._buckets: dict[int, list[int]] = {}  # by number: attempts and failures
         self._rests_until: float | None = None
+        self._requested_until = 0.0  # the end of a rest that the server asked for
         self._is_on_trial = False
         self._latency = 0.0
         self._latency_expires_at = 0.0
@@ -228,8 +239,12 @@ class TargetState:
 
     def rest(self, seconds: float, now: float) -> None:
         """Rests for so long, because the server asked for it."""
-        self._rests_until = max(now + seconds, self._rests_until or 0.0)
+        self._rests_until = self._requested_until = max(now + seconds, self._rests_until or 0.0)
         self._is_on_trial = False
+
+    def may_be_checked(self, now: float) -> bool:
+        """Whether the target rests, and not because the server asked for it."""
+        return self.is_resting(now) and now >= self._requested_until
 
     def wake(self) -> None:
         """Ends the rest."""

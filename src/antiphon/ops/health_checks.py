@@ -46,12 +46,12 @@ async def run_health_checks(current_services: Callable[[], CheckedServices]) -> 
 async def check_resting_targets(router: Router, routes: Routes, transport: Transport) -> None:
     """Wakes the resting targets of upstreams that answer. Each upstream is asked once."""
     now = router.clock()
-    names = {name for (name, _), state in router.states.items() if state.is_resting(now)}
+    names = {name for (name, _), state in router.states.items() if state.may_be_checked(now)}
     upstreams = [routes.upstream(name) for name in sorted(names)]
     answers = await asyncio.gather(*(_is_up(upstream, transport) for upstream in upstreams))
     for upstream, is_up in zip(upstreams, answers, strict=True):
         for (name, _), state in router.states.items():
-            if is_up and name == upstream.name:
+            if is_up and name == upstream.name and state.may_be_checked(router.clock()):
                 state.wake()
 
 

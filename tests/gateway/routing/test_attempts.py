@@ -101,6 +101,46 @@ def test_target_whose_keys_are_all_limited_rests() -> None:
     assert turn.new_attempts().current.target.target.upstream.name == "a"
 
 
+@pytest.mark.parametrize(("first", "second", "key"), [(60.0, 1.0, 1), (1.0, 60.0, 0)])
+def test_key_that_may_be_used_first_is_used_in_the_next_round(first: float, second: float, key: int) -> None:
+    turn = Turn(at("a"), keys=2)
+    assert turn.asked(limited(first), limited(second)) == ["a#0", "a#1", f"a#{key} +1"]
+
+
+def test_target_that_may_be_asked_first_is_asked_first_in_the_next_round() -> None:
+    turn = Turn(at("a"), at("b", 2))
+    assert turn.asked(limited(20.0), BROKEN, BROKEN) == ["a", "b", "b +0.5", "a +19.5"]
+
+
+@pytest.mark.parametrize("errors", [(limited(1.0), UNAUTHORIZED), (UNAUTHORIZED, limited(1.0))])
+def test_limited_key_is_used_again_whatever_became_of_the_other(errors: tuple[ApiError, ApiError]) -> None:
+    turn = Turn(at("a"), keys=2)
+    key = 0 if errors[1] is UNAUTHORIZED else 1
+    assert turn.asked(*errors) == ["a#0", "a#1", f"a#{key} +1"]
+
+
+def test_refused_key_is_dead_for_all_targets_of_its_upstream() -> None:
+    turn = Turn(at("a"), TargetConfig(upstream="a", model="y", priority=2))
+    assert turn.asked(UNAUTHORIZED) == ["a", "None"]
+    assert turn.attempts.final_error().code == "upstream_auth_failed"
+
+
+def test_refused_target_is_asked_again_if_all_others_must_wait_too_long() -> None:
+    turn = Turn(at("a"), at("b", 2), retry=RetryConfig(deadline=3.0))
+    assert turn.asked(REFUSED, limited(10.0)) == ["a", "b", "a +0.5"]
+
+
+def test_key_rotates_once_for_each_attempt_that_begins() -> None:
+    turn = Turn(at("a"), keys=2)
+    turn.new_attempts()  # as for an explanation, or for a choice by losses
+    keys = []
+    for _ in range(4):
+        attempts = turn.new_attempts()
+        attempts.begin(turn.clock.now)
+        keys.append(attempts.current.key)
+    assert keys == [0, 1, 0, 1]
+
+
 def test_refused_key_is_dead_for_the_turn_and_rests() -> None:
     turn = Turn(at("a"), at("b", 2), keys=2)
     assert turn.asked(UNAUTHORIZED, BROKEN, BROKEN) == ["a#0", "a#1", "b#0", "a#1 +0.5"]

@@ -8,6 +8,7 @@ budget would be checked there.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
@@ -212,7 +213,8 @@ class TurnAttempts:
         self._switched_for: FailureKind | None = None  # why the targets for a special failure are asked
         self._failures: dict[RouteTarget, _Failure] = {}
         self._errors: list[tuple[FailureKind, ApiError]] = []
-        self._dead_keys: dict[RouteTarget, set[int]] = {}
+        self._dead_keys: dict[int, set[int]] = {}  # by the id of the key ring, which targets of an upstream share
+        self._key_times: dict[int, dict[int, float]] = {}  # the same: when a limited key may be used again
         self._tried_keys: set[int] = {0}  # of the current target, in this round
         self.is_running = False
         attempt = route.only_attempt if order is None else self._next(now)
@@ -247,6 +249,7 @@ class TurnAttempts:
         """The current attempt starts."""
         target, key = self.current.target, self.current.key
         target.state.begin(now)
+        target.target.upstream.key_ring.advance(key)
         self.is_running = True
         number, upstream, model = len(self.records) + 1, target.target.upstream.name, target.target.model
         self.records.append(AttemptRecord(number=number, upstream=upstream, model=model, key=key, started_at=now))
@@ -298,18 +301,18 @@ class TurnAttempts:
         others = [error for kind, error in self._errors if kind != "credentials"]
         if others:
             return others[-1].without_traceback()
-        if len(self._errors) == 1:
+        key_count = sum(map(len, self._dead_keys.values()))
+        if key_count == 1:
             return self._errors[0][1].without_traceback()  # ERR-4
         return UpstreamFault(
-            f"the upstreams refused all {len(self._errors)} keys of the gateway", code="upstream_credentials_exhausted"
+            f"the upstreams refused all {key_count} keys of the gateway", code="upstream_credentials_exhausted"
         )
 
     # Inside
 
     def _after_failure(self, kind: FailureKind, error: ApiError, now: float) -> Attempt | None:
         target = self.current.target
-        pause = max(self._backoff(), error.retry_after or 0.0)
-        self._failures[target] = _Failure(kind, now + pause)
+        self._note_failure(kind, error, now)
         self._errors.append((kind, error))
         match kind:
             case "request" | "gateway":
@@ -317,10 +320,21 @@ class TurnAttempts:
             case "context_length" | "refusal":
                 return self._switch(kind, now)
             case "credentials" | "rate_limit":
-                key = target.target.upstream.key_ring.take(now, self._excluded_keys(target))
+                key = target.target.upstream.key_ring.choose(now, self._tried_keys | self._dead_keys_of(target))
                 if key is not None and now <= self._deadline:
                     return self._set_current(target, key)
         return self._advance(now)
+
+    def _note_failure(self, kind: FailureKind, error: ApiError, now: float) -> None:
+        """Notes when the same target may be asked again; after a limit, when the same key may be used again."""
+        target, key = self.current.target, self.current.key
+        not_before = now + max(self._backoff(), error.retry_after or 0.0)
+        if kind == "rate_limit":
+            self._key_times.setdefault(id(target.target.upstream.key_ring), {})[key] = not_before
+            not_before = now
+        if kind == "credentials" and target in self._failures:
+            return  # with another key it may still be asked again
+        self._failures[target] = _Failure(kind, not_before)
 
     def _switch(self, kind: FailureKind, now: float) -> Attempt | None:
         """Goes on with the targets for a special failure, once."""
@@ -348,34 +362,52 @@ class TurnAttempts:
     def _next(self, now: float) -> Attempt | None:
         """The next target of this round, else of the next one, that can begin before the deadline."""
         while now <= self._deadline:
-            target = (self._order and self._order.next(now)) or self._next_repeated()
+            target = (self._order and self._order.next(now)) or self._next_repeated(now)
             if target is None:
                 return None
-            self._tried_keys = set()
-            key = target.target.upstream.key_ring.take(now, self._dead_keys.get(target, ()))
-            failure = self._failures.get(target)
-            delay = 0.0 if failure is None else max(0.0, failure.not_before - now)
-            if key is not None and now + delay <= self._deadline:
-                self._tried_keys.add(key)
-                return Attempt(target, key, delay)
+            attempt = self._plan_attempt(target, now)
+            if attempt is not None:
+                self._tried_keys = {attempt.key}
+                return attempt
         return None
 
-    def _next_repeated(self) -> RouteTarget | None:
+    def _plan_attempt(self, target: RouteTarget, now: float) -> Attempt | None:
+        """The next attempt at a target, with the key that may be used first; None if it cannot begin before the
+        deadline, or has no key left."""
+        ring, failure = target.target.upstream.key_ring, self._failures.get(target)
+        waits = {key: max(0.0, time - now) for key, time in self._key_times.get(id(ring), {}).items()}
+        key = ring.choose(now, self._dead_keys_of(target), waits)
+        if key is None:
+            return None
+        delay = 0.0 if failure is None else max(0.0, failure.not_before - now, waits.get(key, 0.0))
+        return Attempt(target, key, delay) if now + delay <= self._deadline else None
+
+    def _next_repeated(self, now: float) -> RouteTarget | None:
+        """The target of a later round that may be asked first."""
         if not self._repeated and self._round < self.route.retry.rounds and self._switched_for is None:
             self._round += 1
             repeatable = [target for target in self._failures if self._failures[target].kind in REPEATABLE_KINDS]
+            plans = {target: self._plan_attempt(target, now) for target in repeatable}
             # One that could not be connected is asked again only if no other is left.
             connected = [target for target in repeatable if self._failures[target].kind != "connection"]
-            self._repeated = connected or repeatable
-        return self._repeated.pop(0) if self._repeated else None
+            self._repeated = [target for target in connected if plans[target]] or repeatable
+        if not self._repeated:
+            return None
+        target = min(self._repeated, key=lambda target: self._delay_of(target, now))
+        self._repeated.remove(target)
+        return target
+
+    def _delay_of(self, target: RouteTarget, now: float) -> float:
+        attempt = self._plan_attempt(target, now)
+        return math.inf if attempt is None else attempt.delay
 
     def _set_current(self, target: RouteTarget, key: int) -> Attempt:
         self._tried_keys.add(key)
         self.current = Attempt(target, key)
         return self.current
 
-    def _excluded_keys(self, target: RouteTarget) -> set[int]:
-        return self._tried_keys | self._dead_keys.get(target, set())
+    def _dead_keys_of(self, target: RouteTarget) -> set[int]:
+        return self._dead_keys.get(id(target.target.upstream.key_ring), set())
 
     def _rest_key(self, kind: FailureKind, error: ApiError, now: float) -> None:
         if kind not in KEY_KINDS:
@@ -383,14 +415,12 @@ class TurnAttempts:
         target, key = self.current.target, self.current.key
         ring = target.target.upstream.key_ring
         if kind == "credentials":
-            self._dead_keys.setdefault(target, set()).add(key)
+            self._dead_keys.setdefault(id(ring), set()).add(key)
             ring.rest(key, REFUSED_KEY_REST, now)
-            pause = REFUSED_KEY_REST
         else:
-            pause = LIMITED_KEY_REST if error.retry_after is None else error.retry_after
-            ring.rest(key, pause, now)
-        if len(ring.resting(now)) >= max(1, ring.count):
-            target.state.rest(pause, now)
+            ring.rest(key, LIMITED_KEY_REST if error.retry_after is None else error.retry_after, now)
+        if ring.rest_seconds(now):
+            target.state.rest(ring.rest_seconds(now), now)
 
     def _backoff(self) -> float:
         seconds = min(FIRST_BACKOFF * 2.0 ** (self._round - 1), MAX_BACKOFF)
