@@ -254,5 +254,7 @@ def test_ask_prints_the_error_of_a_refused_request() -> None:
 
 def test_ask_names_the_upstream_of_an_error() -> None:
     answer = refusal(500, "server_error", "upstream_error", "boom", antiphon_upstream="openai")
-    with pytest.raises(CommandFailed, match=r'server_error/upstream_error: boom\nupstream "openai" \(HTTP 500\)'):
+    with pytest.raises(
+        CommandFailed, match=r'server_error/upstream_error: boom\nupstream "openai"; the gateway answered with HTTP 500'
+    ):
         _ask("hi", answer=answer)

@@ -70,7 +70,7 @@ def describe_failure(error: ApiError, url: str) -> str:
         return FAULTS.get(error.code, INVALID_HTTP).format(url=url, hint=hint)
     lines = [describe_error(error.type, error.code, error.message, error.param)]
     if error.upstream_name:
-        lines.append(f'upstream "{one_line(error.upstream_name)}" (HTTP {error.status})')
+        lines.append(f'upstream "{one_line(error.upstream_name)}"; the gateway answered with HTTP {error.status}')
     if error.code in HINTS:
         lines.append(HINTS[error.code])
     return "\n".join(lines)
