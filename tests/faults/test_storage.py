@@ -123,7 +123,7 @@ def test_full_disk_is_reported_and_recovers_without_a_restart(
     """Where no disk can be mounted, a limit of the file size replaces it; that limit is tested everywhere."""
     with small_disk(tmp_path) if limit == "of the disk" else nullcontext() as make_room:
         if make_room is None:
-            monkeypatch.setitem(sqlite_file.SETTINGS, "max_page_count", 150)
+            monkeypatch.setitem(sqlite_file.SETTINGS, "max_page_count", 75)
         with storing(f"sqlite:///{tmp_path}/antiphon.db", has_a_fault=True) as lab:
             lab.says = BIG
             responses: list[Response] = []
@@ -135,7 +135,7 @@ def test_full_disk_is_reported_and_recovers_without_a_restart(
             for response in responses:
                 expect_stored(lab, response)
             if answer.status == 200:
-                call(lab, "GET", answer.response.id).tells(404, "not_found")
+                call(lab, "GET", answer.response.id).tells(404, "not_found", "id")
             if make_room is None:
                 assert call(lab, "DELETE", responses.pop().id).status == 200
             else:
