@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import socket
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -21,6 +20,7 @@ from antiphon.cli.local_servers import ANSWER_LIMIT, AnsweringServer, ServerSear
 from antiphon.cli.terminal import StatusLine, TextStyler, one_line
 from antiphon.config import parse_config
 from antiphon.config.json_schema import config_schema
+from antiphon.ops.free_port import is_port_free
 from antiphon.profiles.local_servers import builtin_local_servers
 from antiphon.profiles.providers import Provider, builtin_providers
 from antiphon.protocol.suggestions import suggest_names
@@ -114,17 +114,7 @@ def choose_port(choices: Iterable[Choice]) -> int:
     used_ports = {choice.port for choice in choices}
     if DEFAULT_PORT not in used_ports:
         return DEFAULT_PORT
-    return next(port for port in range(DEFAULT_PORT + 1, MAX_PORT) if port not in used_ports and _is_free(port))
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
+    return next(port for port in range(DEFAULT_PORT + 1, MAX_PORT) if port not in used_ports and is_port_free(port))
 
 
 def _provider_choices(environ: Mapping[str, str]) -> list[Choice]:
