@@ -87,6 +87,7 @@ def lab_with(
     keys: list[str] | None = None,
     environ: dict[str, str] | None = None,
     upstream_settings: dict[str, Any] | None = None,
+    contexts: dict[str, int] | None = None,
     **model: Any,
 ) -> Iterator[Lab]:
     dialects = {ChatServer: "chat", MessagesServer: "messages", ResponsesServer: "responses"}
@@ -103,6 +104,7 @@ def lab_with(
                 base_url=servers[name].base_url,
                 models=[f"{name}-only"],
                 api_key_env=keys,
+                context=(contexts or {}).get(name),
                 **(upstream_settings or {}),
             )
             for kind, name in zip(kinds, servers, strict=True)
@@ -435,6 +437,29 @@ def test_reasoning_of_a_responses_client_is_asked_of_a_responses_server() -> Non
         assert (other["upstream"], other["why"][1]) == ("a", "it cannot open the sealed reasoning of the conversation")
         assert lab.upstream_of(**body) == "b"
         assert b"gAAAAA" in lab.servers["b"].received[0].body
+
+
+@pytest.mark.parametrize("way", ["previous_response_id", "conversation"])
+def test_stored_reasoning_is_asked_of_its_maker(way: str, tmp_path: Path) -> None:
+    replies = [turn(testing.reasoning("I think."), testing.text("B")), says("B")]
+    kinds, store = (ChatServer, MessagesServer), f"sqlite:///{tmp_path}/a.db"
+    with lab_with(says("A"), lambda _: replies.pop(0), kinds=kinds, store=store) as lab:
+        conversation = lab.gateway.post({}, "/v1/conversations").json()["id"] if way == "conversation" else None
+        reference = {"conversation": conversation} if conversation else {}
+        first = lab.ask(provider={"only": ["b"]}, reasoning={"effort": "low"}, **reference)
+        reference = reference or {way: first.json()["id"]}
+        plan = lab.ask("/v1/route", **reference).json()["targets"]
+        assert [target["upstream"] for target in plan] == ["b", "a"]
+        assert plan[1]["why"] == ["priority 1", "it cannot open the sealed reasoning of the conversation"]
+        assert lab.upstream_of(**reference) == "b"
+
+
+def test_stored_conversation_that_is_too_long_is_asked_of_a_longer_context(tmp_path: Path) -> None:
+    with lab_with(says("word " * 3000), says("B"), store=f"sqlite:///{tmp_path}/a.db", contexts={"a": 500}) as lab:
+        first = lab.ask()
+        assert first.headers["antiphon-upstream"] == "a"
+        assert lab.upstream_of(previous_response_id=first.json()["id"]) == "b"
+        assert lab.counts == (1, 1)
 
 
 # Callers' words

@@ -27,7 +27,7 @@ from antiphon.gateway.recording import ResponseRecorder, stored_target
 from antiphon.gateway.remote_preparation import HostAnswers, prepare_data_remotely, prepare_retry_remotely
 from antiphon.gateway.request_scope import RequestLog
 from antiphon.gateway.routing.attempts import ModelRoute, RouteGroup, RouteTarget, TurnAttempts, make_group
-from antiphon.gateway.routing.facts import RequestFacts
+from antiphon.gateway.routing.facts import RequestFacts, depends_on_history
 from antiphon.gateway.routing.stickiness import (
     Session,
     cache_seconds,
@@ -322,6 +322,9 @@ class TurnPreparer:
             return None
         if self._wishes is not None:
             route, self.wish_losses = apply_wishes(route, self._wishes, router.find_served)
+        needs_history = not outline.has_whole_facts and not route.is_lone
+        if needs_history and depends_on_history(target.target for target in route.targets):
+            return None
         self.route, self.facts = route, facts
         first: RouteTarget | None = None
         agent_session = None if self._find_session is None else self._find_session()

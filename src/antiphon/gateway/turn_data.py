@@ -39,7 +39,7 @@ from antiphon.gateway.history import (
 from antiphon.gateway.planning import ContextPlan, has_trigger, plan_context
 from antiphon.gateway.recording import RecordedInput, input_with_ids
 from antiphon.gateway.restore_reasoning import find_missing_reasoning
-from antiphon.gateway.routing.facts import RequestFacts, facts_of
+from antiphon.gateway.routing.facts import RequestFacts, facts_of, with_history
 from antiphon.gateway.routing.wishes import RoutingWishes, take_wishes
 from antiphon.gateway.sealing import Seal
 from antiphon.gateway.tool_choice import check_a_tool_is_left, check_tool_choice
@@ -97,6 +97,7 @@ class TurnOutline(Struct, frozen=True, kw_only=True):
     has_conversation: bool
     is_warm_up: bool  # `generate: false`
     facts: RequestFacts | None = None  # if the model has several targets; they take time to find
+    has_whole_facts: bool = False  # the facts are those of the whole conversation
 
 
 class Directions(Struct, frozen=True, kw_only=True):
@@ -127,11 +128,11 @@ class PreparationHost(Protocol):
 
     async def direct(self, outline: TurnOutline) -> Directions | None:
         """Routes the request, or raises the client's error. None: the model has several targets, and the outline lacks
-        the facts by which one is chosen."""
+        the facts by which one is chosen: those of the request, or those of the whole conversation."""
         ...
 
     async def history_source(self) -> HistorySource:
-        """The source of what the request refers to. Called after `direct`."""
+        """The source of what the request refers to. Called after `direct`, whatever it returned."""
         ...
 
     async def context_size(self) -> int | None:
@@ -182,7 +183,10 @@ async def prepare_data(body: ClientBody, host: PreparationHost) -> TurnData:
     outline = outline_of(request)
     directions = await host.direct(outline)
     if directions is None:
-        directions = await host.direct(replace(outline, facts=facts_of(request)))
+        outline = replace(outline, facts=facts_of(request), has_whole_facts=is_self_contained(request))
+        directions = await host.direct(outline)
+    if directions is None:
+        directions = await host.direct(await _with_whole_facts(outline, request, host))
     assert directions is not None  # it has the facts
     plan = directions.plan
     check_input(request, directions.limits, CLIENT_DIALECTS[body.dialect].input_field)
@@ -249,6 +253,16 @@ async def _take_wishes(body: ClientBody, host: PreparationHost) -> ClientBody | 
     if wishes is None or not await host.accepts_wishes(wishes):
         return None
     return replace(body, content=rest)
+
+
+async def _with_whole_facts(outline: TurnOutline, request: Request, host: PreparationHost) -> TurnOutline:
+    """The outline with the facts of the whole conversation. Its history is read for any target; the one that is chosen
+    may open more of it."""
+    archive = await host.history_source()
+    opener = CompactionOpener(seal=host.seal, owner=archive.owner, keeps_foreign=True)
+    resolved = await resolve_history(request, archive, allow_orphans=True, opener=opener)
+    assert outline.facts is not None  # those of the request
+    return replace(outline, facts=with_history(outline.facts, resolved.request), has_whole_facts=True)
 
 
 async def prepare_retry_data(

@@ -11,7 +11,7 @@ from antiphon.config import Config, UpstreamConfig
 from antiphon.dialects import messages
 from antiphon.dialects.common.envelope import seal_reasoning
 from antiphon.gateway.routes import Routes
-from antiphon.gateway.routing.facts import RequestFacts, facts_of, find_obstacle
+from antiphon.gateway.routing.facts import RequestFacts, depends_on_history, facts_of, find_obstacle, with_history
 from antiphon.gateway.upstreams import Target
 from antiphon.protocol.codec import decode_request
 
@@ -154,6 +154,27 @@ def test_lifetime_of_a_cache_mark_of_a_messages_client_is_read(fields: dict[str,
     body = {"model": "m", "max_tokens": 16, "messages": [{"role": "user", "content": content}], **fields}
     request, _ = messages.request_to_hub(msgspec.json.encode(body))
     assert facts_of(request).cache_seconds == seconds
+
+
+def test_history_changes_what_a_request_needs_and_not_what_identifies_it() -> None:
+    request = facts(input="And?", conversation="conv_1")
+    body = {"model": "m", "input": [text_message("user", "x" * 1000), reasoning("gemini"), message(IMAGE)]}
+    whole = with_history(request, decode_request(msgspec.json.encode(body)))
+    assert (whole.opening, whole.conversation_id) == (request.opening, "conv_1")
+    assert (whole.maker, whole.has_images, whole.tokens > request.tokens) == ("gemini", True, True)
+
+
+@pytest.mark.parametrize(
+    ("other", "differs"),
+    [
+        (target(), False),
+        (target("messages"), True),
+        (target(profile="local"), True),
+        (target(context=400), True),
+    ],
+)
+def test_targets_that_carry_the_same_do_not_depend_on_history(other: Target, differs: bool) -> None:
+    assert depends_on_history([target(), other]) == differs
 
 
 @pytest.mark.parametrize(

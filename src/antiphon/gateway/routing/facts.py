@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from antiphon.dialects.common.cache_marks import requested_lifetimes
 from antiphon.dialects.common.envelope import client_maker, unseal_reasoning
@@ -48,6 +49,23 @@ def facts_of(request: Request) -> RequestFacts:
         conversation_id=_conversation_id(request),
         cache_seconds=_cache_seconds(request),
     )
+
+
+def with_history(facts: RequestFacts, conversation: Request) -> RequestFacts:
+    """The facts of a request whose whole conversation is known. What identifies the conversation stays."""
+    whole = facts_of(conversation)
+    return replace(whole, opening=facts.opening, conversation_id=facts.conversation_id)
+
+
+def depends_on_history(targets: Iterable[Target]) -> bool:
+    """Whether the targets differ in what they can carry of an earlier conversation."""
+    return len(set(map(_abilities, targets))) > 1
+
+
+def _abilities(target: Target) -> tuple[str, str, bool, int | None]:
+    profile = target.upstream.profile
+    context_size = target.upstream.config.context_size(target.model)
+    return profile.dialect, profile.wire.maker, profile.accepts_images, context_size
 
 
 def find_obstacle(target: Target, facts: RequestFacts) -> str:
