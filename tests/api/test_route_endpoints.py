@@ -155,6 +155,14 @@ def test_failing_target_rests_and_returns_after_a_trial() -> None:
         until(lambda: lab.upstream_of(input=next(inputs)) == "a")
 
 
+def test_lone_target_is_not_shown_as_resting() -> None:
+    with lab_with(error(500), says("B"), health=HealthConfig(min_requests=1)) as lab:
+        assert [lab.ask(model="a-only").status_code for _ in range(3)] == [502, 502, 502]
+        [row] = lab.gateway.get("/v1/upstreams").json()["data"]
+        assert (row["health"], row["rest_seconds"], row["failures"]) == ("healthy", 0.0, 3)
+        assert 'antiphon_resting_targets{upstream="a"} 0' in lab.gateway.get("/metrics").text
+
+
 def test_active_check_wakes_a_resting_target() -> None:
     health = HealthConfig(min_requests=1, rest=3600.0, check_interval=0.05)
     replies: list[Reply] = [error(500)]
@@ -288,6 +296,15 @@ def test_total_failure_before_the_head_has_a_status() -> None:
         answer = lab.ask(stream=True)
         assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_error")
         assert answer.headers["antiphon-attempts"] == "2"
+
+
+def test_total_failure_names_no_upstream_that_was_skipped() -> None:
+    kinds, retry = (ChatServer, MessagesServer), RetryConfig(rounds=1)
+    with lab_with(error(500), says("B"), kinds=kinds, retry=retry) as lab:
+        answer = lab.ask(top_logprobs=2, headers={"antiphon_losses": "strict"})
+        assert (answer.status_code, answer.headers["antiphon-upstream"]) == (502, "a")
+        assert [line["upstream"] for line in lab.gateway.requests(1)] == ["a"]
+        assert lab.counts == (1, 0)
 
 
 def test_refused_target_costs_little() -> None:

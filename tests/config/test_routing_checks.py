@@ -9,6 +9,7 @@ from antiphon.config.checks import find_problems
 
 UPSTREAMS = [UpstreamConfig(name=name, dialect="chat", base_url=f"http://{name}/v1") for name in ("one", "two")]
 ONE, TWO = TargetConfig(upstream="one", model="x"), TargetConfig(upstream="two", model="y")
+HEAVY = TargetConfig(upstream="one", model="x", weight=3)
 SECOND = TargetConfig(upstream="two", model="y", priority=2)
 
 
@@ -22,6 +23,7 @@ def test_valid_models_have_no_problems() -> None:
             ModelConfig(name="a", targets=[ONE, SECOND], on_context_length=[TWO]),
             ModelConfig(name="b", targets=[ONE, TWO], strategy="fastest", prefer="fewest-losses"),
             ModelConfig(name="c", targets=[ONE], on_refusal=[TWO]),
+            ModelConfig(name="d", targets=[HEAVY, TWO]),
         )
         == []
     )
@@ -48,6 +50,8 @@ def test_valid_models_have_no_problems() -> None:
         (ModelConfig(name="m", targets=[ONE], prefer="fewest-losses"), "prefer", "can never apply"),
         (ModelConfig(name="m", targets=[ONE], on_context_length=[ONE]), "on_context_length[0]", "can never apply"),
         (ModelConfig(name="m", targets=[ONE], on_refusal=[TWO, ONE]), "on_refusal[1]", "can never apply"),
+        (ModelConfig(name="m", targets=[HEAVY, SECOND]), "targets[0].weight", "no other target has the priority 1"),
+        (ModelConfig(name="m", targets=[TWO], on_refusal=[HEAVY]), "on_refusal[0].weight", "can never apply"),
     ],
 )
 def test_faulty_model_has_one_problem_with_its_path(model: ModelConfig, path: str, words: str) -> None:

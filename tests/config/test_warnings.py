@@ -65,6 +65,14 @@ def test_upstream_that_a_model_names_is_not_shadowed() -> None:
     assert warnings_of(upstream("a", "*"), upstream("b", "x"), models=[entry]) == []
 
 
+def test_name_that_an_entry_of_other_targets_hides_is_a_warning() -> None:
+    entry = ModelConfig(name="x", targets=[TargetConfig(upstream="b", model="y")])
+    assert warnings_of(upstream("a", "x"), upstream("b", "x"), models=[entry]) == [
+        'upstreams[0].models: "x" of the upstream "a" is hidden: the entry of that name in [[models]] has other targets; '
+        "add the upstream there, or remove the name here"
+    ]
+
+
 def test_listed_name_behind_a_pattern_is_asked_second() -> None:
     assert warnings_of(upstream("a", "gpt-*"), upstream("b", "gpt-5")) == [
         'upstreams[1].models: "gpt-5" of the upstream "b" is shadowed, and asked there only if another fails: the earlier upstream '

@@ -39,6 +39,7 @@ def _model_problems(model: ModelConfig, upstream_names: Collection[str]) -> Iter
         ("on_refusal", model.on_refusal),
     ):
         yield from _target_problems((setting,), targets, upstream_names)
+        yield from _unused_weight_problems(setting, targets)
     yield from _unused_rule_problems(model)
 
 
@@ -65,6 +66,17 @@ def _target_problems(
                 f"the earlier one ({as_toml(target.upstream)}, {as_toml(target.model)})",
             )
         seen_targets.add(key)
+
+
+def _unused_weight_problems(setting: str, targets: list[TargetConfig]) -> Iterator[Problem]:
+    sizes = Counter(target.priority for target in targets)
+    for index, target in enumerate(targets):
+        if target.weight != 1 and sizes[target.priority] == 1:
+            yield Problem(
+                (setting, index, "weight"),
+                f"can never apply: no other target has the priority {target.priority}; give another one the same "
+                "priority, or remove it",
+            )
 
 
 def _unused_rule_problems(model: ModelConfig) -> Iterator[Problem]:

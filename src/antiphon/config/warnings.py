@@ -22,6 +22,7 @@ def find_warnings(config: Config, environ: Mapping[str, str]) -> Iterator[Proble
         yield from _key_warnings(upstream, index, environ)
         if upstream.name not in routed_names:
             yield from _shadow_warnings(upstream, index, config.upstreams[:index])
+        yield from _hidden_name_warnings(upstream, index, config)
 
 
 def _key_warnings(upstream: UpstreamConfig, index: int, environ: Mapping[str, str]) -> Iterator[Problem]:
@@ -34,6 +35,20 @@ def _key_warnings(upstream: UpstreamConfig, index: int, environ: Mapping[str, st
     for variable in unset:
         message = f"the environment variable {variable} is not set: {effect}"
         yield Problem(("upstreams", index, "api_key_env"), message)
+
+
+def _hidden_name_warnings(upstream: UpstreamConfig, index: int, config: Config) -> Iterator[Problem]:
+    """A listed name is hidden by an entry of `[[models]]` that does not ask this upstream."""
+    hiding = {
+        model.name for model in config.models if upstream.name not in (target.upstream for target in model.targets)
+    }
+    for name in upstream.model_names():
+        if name in hiding:
+            message = (
+                f"{as_toml(name)} of the upstream {as_toml(upstream.name)} is hidden: the entry of that name in "
+                "[[models]] has other targets; add the upstream there, or remove the name here"
+            )
+            yield Problem(("upstreams", index, "models"), message)
 
 
 def _shadow_warnings(upstream: UpstreamConfig, index: int, earlier: list[UpstreamConfig]) -> Iterator[Problem]:

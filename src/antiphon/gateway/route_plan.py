@@ -97,8 +97,8 @@ def list_targets(services: GatewayContext) -> list[TargetHealth]:
         TargetHealth(
             upstream=upstream,
             model=model,
-            health=state.health(now),
-            rest_seconds=round(state.rest_seconds(now), 3),
+            health=state.health(now) if services.router.may_rest(upstream, model) else "healthy",
+            rest_seconds=round(state.rest_seconds(now), 3) if services.router.may_rest(upstream, model) else 0.0,
             attempts=state.attempts,
             failures=state.failures,
             in_flight=state.in_flight,

@@ -365,6 +365,7 @@ async def prepare_next_attempt(
             attempt = attempts.skip(clock())
         else:
             return True
+    scope.log_entry.upstream = attempts.records[-1].upstream  # those that were skipped were not asked
     return False
 
 

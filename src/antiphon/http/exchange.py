@@ -309,8 +309,10 @@ def route_headers(routed: PreparedTurn | RoutedRequest) -> Headers:
 
 
 def attempt_headers(attempts: TurnAttempts) -> Headers:
-    """The upstream of the current attempt, and the number of attempts."""
-    name = attempts.current.target.target.upstream.name.encode("ascii", "replace").translate(PRINTABLE_ASCII)
+    """The upstream of the last attempt, and the number of attempts. A target that was skipped was not asked."""
+    records = attempts.records
+    upstream = records[-1].upstream if records else attempts.current.target.target.upstream.name
+    name = upstream.encode("ascii", "replace").translate(PRINTABLE_ASCII)
     return [(b"antiphon-upstream", name), (b"antiphon-attempts", b"%d" % len(attempts.records))]
 
 

@@ -45,6 +45,7 @@ class Router:
         self._by_name: dict[str, ModelRoute] = {}
         self._states: dict[tuple[str, str], TargetState] = {} if previous is None else self._keep_states(previous)
         self._sticky_targets: StickyTargets = StickyTargets() if previous is None else previous._sticky_targets
+        self._with_others: set[tuple[str, str]] = set()  # the targets that a model has besides another one
         self._upstream_names = frozenset(upstream.name.lower() for upstream in config.upstreams)
 
     def find(self, model: object) -> ModelRoute:
@@ -138,9 +139,14 @@ class Router:
         """The number of resting targets of each upstream that was asked."""
         counts: dict[str, float] = {}
         now = self.clock()
-        for (upstream, _), state in self._states.items():
-            counts[upstream] = counts.get(upstream, 0.0) + state.is_resting(now)
+        for (upstream, model), state in self._states.items():
+            is_resting = state.is_resting(now) and self.may_rest(upstream, model)
+            counts[upstream] = counts.get(upstream, 0.0) + is_resting
         return counts
+
+    def may_rest(self, upstream: str, model: str) -> bool:
+        """Whether another target can be asked in place of this one. A lone target is never shut out."""
+        return (upstream, model) in self._with_others
 
     def _keep_states(self, previous: Router) -> dict[tuple[str, str], TargetState]:
         """The states of the targets whose servers are still upstreams. Turns under way go on counting in them."""
@@ -171,6 +177,8 @@ class Router:
             on_context_length=self._make_targets(entry.on_context_length),
             on_refusal=self._make_targets(entry.on_refusal),
         )
+        if not route.is_lone and len(self._with_others) < MAX_STATES:
+            self._with_others.update((target.target.upstream.name, target.target.model) for target in targets)
         # Patterns accept any names, so the cache is bounded.
         if len(self._by_name) < MAX_CACHED_ROUTES and len(model) <= MAX_CACHED_NAME:
             self._by_name[model] = route
