@@ -82,9 +82,10 @@ def test_prompt_is_required() -> None:
 # Failures of streams
 
 
-def test_stream_that_fails_before_its_first_event_is_asked_of_the_next_target() -> None:
-    failing = ScriptedAnswer([UpstreamFault("gone", code="upstream_disconnected")], SSE)
-    empty = ScriptedAnswer([], SSE)
+def test_stream_that_fails_before_its_first_text_is_asked_of_the_next_target() -> None:
+    opening = b'data: {"choices":[{"text":"","finish_reason":null}]}\n\n'
+    failing = ScriptedAnswer([opening, UpstreamFault("gone", code="upstream_disconnected")], SSE)
+    empty = ScriptedAnswer([opening], SSE)
     good = ScriptedAnswer([b'data: {"choices":[{"text":"a"}]}\n\ndata: [DONE]\n\n'], SSE)
     names = ("one", "two", "three")
     config = Config(
@@ -121,6 +122,22 @@ def test_failure_in_the_middle_of_a_stream_is_its_last_event(pieces: list[Any], 
     assert '"error"' in answer.text.split("\n\n")[-2]
     assert "[DONE]" not in answer.text
     assert entry["error"] == code
+
+
+def test_stream_without_its_end_ends_with_an_error() -> None:
+    with running(one_upstream("http://lab"), transport=scripted(b'data: {"choices":[{"text":"a"}]}\n\n')) as gateway:
+        answer = gateway.post({"model": "m", "prompt": "a", "stream": True}, PATH)
+    assert '"upstream_disconnected"' in answer.text.split("\n\n")[-2]
+
+
+@pytest.mark.parametrize("body", [b'{"error":{"message":"no","code":503}}', b"{}"])
+def test_whole_answer_without_a_completion_is_asked_of_the_next_target(body: bytes) -> None:
+    upstreams = [UpstreamConfig(name=name, dialect="chat", base_url=f"http://{name}", models=["m"]) for name in "ab"]
+    good = ScriptedAnswer([b'{"choices":[{"text":"a"}]}'], JSON)
+    transport = ScriptedTransport(ScriptedAnswer([body], JSON), good)
+    with running(Config(upstreams=upstreams), transport=transport) as gateway:
+        answer = gateway.post({"model": "m", "prompt": "a"}, PATH)
+    assert (answer.status_code, answer.headers["antiphon-attempts"]) == (200, "2")
 
 
 def test_error_in_the_first_event_is_an_error_status() -> None:

@@ -100,7 +100,9 @@ def test_single_gemini_input_is_answered_by_every_api(dialect: str) -> None:
 
 
 def test_request_of_the_same_api_passes_unchanged() -> None:
-    answer = b'{"object":"list", "data":[],"model":"m","x":1,"usage":{"prompt_tokens":7,"total_tokens":7}}'
+    answer = (
+        b'{"object":"list", "data":[{"embedding":[1]}],"model":"m","x":1,"usage":{"prompt_tokens":7,"total_tokens":7}}'
+    )
     transport = ScriptedTransport(ScriptedAnswer([answer], JSON))
     body = {"model": "m", "input": [1, 2], "input_type": "query", "user": "u"}
     with running(one_upstream("http://lab/v1"), transport=transport) as gateway:
@@ -110,6 +112,16 @@ def test_request_of_the_same_api_passes_unchanged() -> None:
     assert "antiphon-losses" not in response.headers
     assert transport.asked[0].url == "http://lab/v1/embeddings"
     assert transport.asked[0].body == b'{"model":"m","input":[1,2],"input_type":"query","user":"u"}'
+
+
+@pytest.mark.parametrize("data", ["[]", '[{"embedding":[1]}]', '[{"embedding":[1]},{"embedding":null}]', "{}"])
+def test_answer_of_the_same_api_without_all_vectors_is_asked_of_the_next_target(data: str) -> None:
+    upstreams = [UpstreamConfig(name=name, dialect="chat", base_url=f"http://{name}", models=["m"]) for name in "ab"]
+    pieces = (f'{{"data":{data}}}', '{"data":[{"embedding":[1]},{"embedding":"AAAA"}]}')
+    transport = ScriptedTransport(*(ScriptedAnswer([piece.encode()], JSON) for piece in pieces))
+    with running(Config(upstreams=upstreams), transport=transport) as gateway:
+        answer = gateway.post({"model": "m", "input": ["a", "b"]}, "/v1/embeddings")
+    assert (answer.status_code, answer.headers["antiphon-attempts"]) == (200, "2")
 
 
 def test_mapped_model_has_the_servers_name_there_and_the_clients_name_here() -> None:

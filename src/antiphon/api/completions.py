@@ -57,7 +57,7 @@ class _Choice(Struct, frozen=True, kw_only=True):
 class _Chunk(Struct, frozen=True, kw_only=True):
     """What the gateway reads of an answer, or of an event of a stream."""
 
-    choices: list[Raw] = []
+    choices: list[_Choice] = []
     usage: _Usage | None = None
     error: Any = None
 
@@ -127,7 +127,7 @@ class Completion:
         held_events: list[bytes] = []
         async for data in events:
             held_events.append(data)
-            if self._has_content:
+            if self._has_content or not self._routed.attempts.may_ask_another(self._services.router.clock()):
                 break
         return _with_first(b"".join(held_events), events)
 
@@ -157,7 +157,7 @@ class Completion:
         chunk = read_chunk(frame.data)
         if chunk.error is not None:
             raise _error_in(self._target, frame.data)
-        self._has_content = self._has_content or any(map(_has_content, chunk.choices))
+        self._has_content = self._has_content or any(choice.text or choice.finish_reason for choice in chunk.choices)
         if chunk.usage is not None:
             self._note_usage(chunk.usage)
             options = self._request.stream_options
@@ -197,12 +197,6 @@ class Completion:
         if usage is not None and usage.prompt_tokens is not None:
             log_entry = self._exchange.log_entry
             log_entry.input_tokens, log_entry.output_tokens = usage.prompt_tokens, usage.completion_tokens or 0
-
-
-def _has_content(choice: Raw) -> bool:
-    """Whether a choice has text, or a proper end."""
-    content = msgspec.json.decode(choice, type=_Choice)
-    return bool(content.text or content.finish_reason)
 
 
 def _error_in(target: Target, body: bytes) -> ApiError:

@@ -104,6 +104,8 @@ class EmbeddingTurn:
         body = await routed.read_body(answer)
         call, operation, request = self._services.workers.call, self._operation, self._request
         if operation in target.upstream.server_dialect.embeddings:
+            if operation.count_vectors is not None:
+                _check_count(await call(len(body), operation.count_vectors, body), len(request.inputs))
             self._note_usage(await call(len(body), operation.read_usage, body))
             if request.model == target.model:
                 return body
@@ -149,14 +151,18 @@ def translate_answers(
     number is an estimate."""
     results = list(map(server.answer_to_hub, bodies))
     for part, part_result in zip(split_request(request, server.max_inputs), results, strict=True):
-        if len(part_result.vectors) != len(part.inputs):
-            message = f"the upstream sent {len(part_result.vectors)} embeddings; expected {len(part.inputs)}"
-            raise UpstreamFault(message, code="upstream_invalid_response")
+        _check_count(len(part_result.vectors), len(part.inputs))
     result = join_results(results)
     is_estimate = result.input_tokens is None
     if is_estimate:
         result = _with_estimate(result, request)
     return client.answer_from_hub(result, request), result.input_tokens, is_estimate
+
+
+def _check_count(count: int, expected: int) -> None:
+    if count != expected:
+        message = f"the upstream sent {count} embeddings; expected {expected}"
+        raise UpstreamFault(message, code="upstream_invalid_response")
 
 
 def _with_estimate(result: EmbeddingResult, request: EmbeddingRequest) -> EmbeddingResult:

@@ -47,6 +47,8 @@ class EmbeddingOperation(Struct, frozen=True, kw_only=True):
     restore_model: Callable[[bytes, str], bytes]
     #: The number of input tokens in an answer; None if it has none.
     read_usage: Callable[[bytes], int | None]
+    #: The number of vectors in an answer that passes as it came; None: it is not checked.
+    count_vectors: Callable[[bytes], int] | None = None
     #: The client's name of the list of inputs.
     input_field: str = "input"
     #: The number of inputs that servers take in one request.

@@ -49,6 +49,14 @@ class _Answer(Struct, frozen=True, kw_only=True):
     usage: _Usage | None = None
 
 
+class _AnswerVector(Struct, frozen=True, kw_only=True):
+    embedding: Raw = Raw(b"null")
+
+
+class _AnswerVectors(Struct, frozen=True, kw_only=True):
+    data: list[_AnswerVector] = []
+
+
 class _AnswerUsage(Struct, frozen=True, kw_only=True):
     usage: _Usage | None = None
 
@@ -165,6 +173,12 @@ def read_usage(body: bytes) -> int | None:
     return None if usage is None else usage.prompt_tokens
 
 
+def count_vectors(body: bytes) -> int:
+    """The number of vectors. They may be lists or base64."""
+    vectors = decode_answer(body, _AnswerVectors).data
+    return sum(bytes(vector.embedding) != b"null" for vector in vectors)
+
+
 def unknown_members(body: bytes, member_names: tuple[str, ...]) -> Losses:
     """Reports the members of a request that no translation knows."""
     losses = Losses()
@@ -190,4 +204,5 @@ TEXT_EMBEDDINGS: Final = EmbeddingOperation(
     replace_model=replace_model,
     restore_model=restore_model,
     read_usage=read_usage,
+    count_vectors=count_vectors,
 )
