@@ -122,6 +122,41 @@ def received_bytes(gateway: Running, client: str) -> Iterator[bytes]:
         yield answer.content
 
 
+def test_error_without_its_body_does_not_delay_the_next_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("antiphon.gateway.turn.ERROR_BODY_SECONDS", 0.05)
+    hanging = exactly(b"HTTP/1.1 500 X\r\ncontent-length: 9\r\n\r\n", end("hang"))
+    with failing_gateway(tmp_path, hanging) as gateway:
+        answer = gateway.post({"model": "m", "input": "Hi."})
+    assert (answer.status_code, answer.headers["antiphon-attempts"]) == (200, "2")
+
+
+def test_stream_that_the_first_target_refuses_names_it(tmp_path: Path) -> None:
+    with failing_gateway(tmp_path, testing.messages_error(400)) as gateway:
+        answer = gateway.post({"model": "m", "input": "Hi.", "stream": True})
+    headers = answer.headers
+    assert (answer.status_code, headers["antiphon-upstream"], headers["antiphon-attempts"]) == (400, "first", "1")
+
+
+@pytest.mark.parametrize("content", [[], [{"type": "text", "text": "Half"}]])
+def test_whole_answer_that_a_refusal_broke_off_is_asked_elsewhere(content: list[Any], tmp_path: Path) -> None:
+    refused = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "m",
+        "content": content,
+        "stop_reason": "refusal",
+        "usage": {"input_tokens": 1, "output_tokens": 1},
+    }
+    model = {
+        "targets": [TargetConfig(upstream="first", model="m")],
+        "on_refusal": [TargetConfig(upstream="second", model="m")],
+    }
+    with failing_gateway(tmp_path, testing.whole(refused), model=model) as gateway:
+        answer = gateway.post({"model": "m", "input": "Hi."})
+    assert (answer.status_code, answer.headers["antiphon-upstream"]) == (200, "second")
+
+
 def usage_rows(gateway: Running) -> dict[str, tuple[int, int, int, int]]:
     """Requests, errors, input and output tokens by upstream."""
     rows = gateway.get("/v1/usage?by=upstream").json()["data"]

@@ -13,7 +13,7 @@ from tests.upstream.conftest import Run
 from tests.upstream.scripted import OK, Peer, TurnableClock, network, pass_time, post, serving, until, whole
 
 from antiphon.config import Timeouts
-from antiphon.errors import UpstreamFault
+from antiphon.errors import NoAnswer, UpstreamFault
 from antiphon.upstream import http
 from antiphon.upstream.http import HttpTransport
 from antiphon.upstream.transport import Transport
@@ -202,6 +202,26 @@ def test_stale_connection_is_replaced_once(run: Run, ending: str) -> None:
             assert await whole(await post(transport, place.url, b'{"n":2}')) == b"ok"
             assert place.connections == 2
             assert requests[1] == requests[2]
+
+    run(work())
+
+
+def test_reused_connection_that_ends_late_is_not_replaced(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The upstream may have worked on the request."""
+    monkeypatch.setattr("antiphon.upstream.http.STALE_SECONDS", -1.0)
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.say(OK)
+        await peer.request()
+        peer.shut()
+
+    async def work() -> None:
+        async with serving(script) as place, network() as transport:
+            await whole(await post(transport, place.url))
+            with pytest.raises(NoAnswer):
+                await post(transport, place.url)
+            assert place.connections == 1
 
     run(work())
 

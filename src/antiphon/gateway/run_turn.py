@@ -169,6 +169,7 @@ class StreamedTurn:
 
     async def _end_failed(self, error: ApiError) -> None:
         """Ends a turn whose last attempt failed. If the client has a part of the answer, the failure is another."""
+        self._is_holding_back = self._prepared_turn.is_held_back = False
         if self._pipe.error is not None and self._sink.has_started:
             await self._end(b"")
             return
@@ -400,11 +401,12 @@ def _note_billed_tokens(record: AttemptRecord, error: ApiError) -> None:
 
 
 def is_refusal(response: Response) -> bool:
-    """Whether a whole answer is a refusal only."""
+    """Whether a whole answer is a refusal only, or was broken off by one."""
     parts = [part for item in response.output if isinstance(item, Message) for part in item.content]
     has_other_content = any(not isinstance(item, Message | Reasoning) for item in response.output)
     details = response.incomplete_details
-    is_filtered = not response.output and details is not None and details.reason in REFUSAL_REASONS
+    # The client has received nothing yet, so a text that the server broke off can be replaced too.
+    is_filtered = details is not None and details.reason in REFUSAL_REASONS and not has_other_content
     has_refusal_only = bool(parts) and not has_other_content and all(isinstance(part, Refusal) for part in parts)
     return is_filtered or has_refusal_only
 

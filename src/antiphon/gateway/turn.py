@@ -8,6 +8,7 @@ directions.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
@@ -39,6 +40,7 @@ from antiphon.upstream.body import read_body
 from antiphon.upstream.transport import Flow, Transport, UpstreamResponse, flow_of_pieces
 
 MAX_ERROR_BYTES: Final = 256 * 1024  # bytes of an error body that are read
+ERROR_BODY_SECONDS: Final = 2.0  # for which the body of an error is awaited
 MAX_DIAGNOSED_BYTES: Final = 1024 * 1024  # bytes of a refused request body that are diagnosed
 MAX_RETRIES: Final = 2  # of one turn, each without another part that the upstream refused
 UNNAMED_UPSTREAM: Final = "the upstream "  # the beginning of most messages of the transport
@@ -332,8 +334,9 @@ class UpstreamTurn:
     async def _read_error(self, answer: UpstreamResponse, request_body: bytes) -> ApiError:
         """ERR-4: the error for a status other than 200. Redirects are errors: they are not followed."""
         try:
-            body = await self.read_body(answer, MAX_ERROR_BYTES)
-        except UpstreamFault:
+            async with asyncio.timeout(ERROR_BODY_SECONDS):
+                body = await self.read_body(answer, MAX_ERROR_BYTES)
+        except (UpstreamFault, TimeoutError):
             body = b""  # the status is enough
         body = self.target.upstream.redact_key(b"" if is_compressed(answer) else body)
         error = error_of_answer(self.target.upstream, answer, body)

@@ -1,8 +1,8 @@
 """HTTP/1.1 client for upstreams, with a keep-alive pool per origin.
 
 One connection carries one exchange at a time. Redirects are returned, not followed; uncompressed responses are
-requested. If a pooled connection ended before the first byte of a response, the request is sent once more on a new
-connection. There are no other retries.
+requested. If a pooled connection ended before the first byte of a response, within `STALE_SECONDS`, the request is
+sent once more on a new connection. There are no other retries.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from antiphon.upstream.tls import trusted_context
 
 MAX_IDLE_CONNECTIONS: Final = 256  # idle connections per origin
 IDLE_SECONDS: Final = 60.0
+STALE_SECONDS: Final = 0.3  # a round trip to a distant server, which may have closed an idle connection
 
 
 class HttpTransport:
@@ -53,7 +54,9 @@ class HttpTransport:
             try:
                 return await _send_on_connection(pool, pooled_connection, request, timeouts, started_at)
             except StaleConnection:
-                pass  # it ended while idle, so the request was not answered and a retry is safe
+                # It ended while it was idle, unless the server had time to work on the request.
+                if pool.loop.time() - started_at > STALE_SECONDS:
+                    raise NoAnswer("the upstream closed the connection without an answer") from None
         if self._is_closed:
             raise UpstreamFault(
                 "the gateway is shutting down and sends no more requests to upstreams", code="upstream_unavailable"

@@ -212,6 +212,13 @@ def test_refused_request_is_asked_of_the_targets_for_it_once() -> None:
     assert turn.asked(TOO_LONG) == ["mild", "None"]
 
 
+def test_failure_of_a_special_target_does_not_hide_why_it_was_asked() -> None:
+    """Agents shorten the conversation after `context_length_exceeded`."""
+    turn = Turn(at("a"), on_context_length=[at("c")])
+    assert turn.asked(TOO_LONG, BROKEN) == ["a", "c", "None"]
+    assert turn.attempts.final_error().code == "context_length_exceeded"
+
+
 def test_special_target_that_failed_already_is_not_asked_again() -> None:
     turn = Turn(at("a"), at("b", 2), on_context_length=[at("a"), at("long", 2)])
     assert turn.asked(TOO_LONG, BROKEN) == ["a", "long", "None"]

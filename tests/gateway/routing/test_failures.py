@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from antiphon.dialects.registry import SERVER_DIALECTS
-from antiphon.errors import ApiError, ClientFault, NoAnswer, StorageUnavailable, UpstreamFault
+from antiphon.errors import AnswerTooLarge, ApiError, ClientFault, NoAnswer, StorageUnavailable, UpstreamFault
 from antiphon.gateway.routing.failures import FailureKind, classify_failure, model_refusal
 
 
@@ -45,6 +45,11 @@ def test_status_has_the_same_kind_in_every_dialect(dialect: str, status: int, ki
         (ClientFault("no", code="content_policy_violation"), "refusal"),
         (ClientFault("Your request was rejected by our safety system."), "refusal"),
         (ClientFault("The response was filtered due to Azure's content management policy"), "refusal"),
+        (ClientFault("Unknown parameter: 'content filter'"), "request"),
+        (ClientFault("flagged as potentially violating our usage policy", code="invalid_prompt"), "refusal"),
+        (ClientFault("we've limited access to this content for safety reasons.", code="invalid_prompt"), "refusal"),
+        (ClientFault("Invalid prompt: messages must have a role", code="invalid_prompt"), "request"),
+        (AnswerTooLarge("large"), "gateway"),
         (model_refusal(), "refusal"),
         (StorageUnavailable("full"), "gateway"),
         (ApiError("bug"), "gateway"),

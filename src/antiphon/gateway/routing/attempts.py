@@ -298,6 +298,8 @@ class TurnAttempts:
         return error
 
     def _error_of_turn(self) -> ApiError:
+        if self._switched_for is not None:  # the targets for it failed too; agents need to know why they were asked
+            return next(error for kind, error in self._errors if kind == self._switched_for).without_traceback()
         others = [error for kind, error in self._errors if kind != "credentials"]
         if others:
             return others[-1].without_traceback()

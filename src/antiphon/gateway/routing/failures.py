@@ -29,7 +29,8 @@ def classify_failure(error: ApiError) -> FailureKind:
         case ClientFault(code="context_length_exceeded"):
             return "context_length"
         case ClientFault():
-            is_refusal = error.code in REFUSAL_CODES or REFUSAL_MESSAGE.search(error.message) is not None
+            is_flagged = error.code == "invalid_prompt" and FLAGGED_PROMPT.search(error.message) is not None
+            is_refusal = error.code in REFUSAL_CODES or is_flagged or REFUSAL_MESSAGE.search(error.message) is not None
             return "refusal" if is_refusal else "request"
         case _:
             return "gateway"
@@ -37,7 +38,9 @@ def classify_failure(error: ApiError) -> FailureKind:
 
 def model_refusal() -> UpstreamFault:
     """The failure of an attempt whose answer is a refusal, where other targets are configured for refusals."""
-    return UpstreamFault("the model refused to answer", code=REFUSAL_CODE)
+    refusal = UpstreamFault("the model refused to answer", code=REFUSAL_CODE)
+    refusal.was_paid = True
+    return refusal
 
 
 #: The kinds after which the same target may be asked again in a later round.
@@ -54,4 +57,8 @@ KIND_OF_CODE: Final[dict[str, FailureKind]] = {
 }
 # Codes of providers for a request that their content filter refuses.
 REFUSAL_CODES: Final = frozenset({"content_policy_violation", "content_filter", "moderation_blocked"})
-REFUSAL_MESSAGE: Final = re.compile(r"(?i)content (?:management )?polic(?:y|ies)|safety system|content filter")
+REFUSAL_MESSAGE: Final = re.compile(
+    r"(?i)content (?:management )?polic(?:y|ies)|safety system|content filter(?!['\"`\w])(?!.{0,40}\bparameter)"
+)
+# OpenAI has one code for prompts that it flags and for invalid ones.
+FLAGGED_PROMPT: Final = re.compile(r"(?i)\bflagged as potentially violating\b|\bfor safety reasons\b")
