@@ -449,7 +449,7 @@ def test_reasoning_of_a_responses_client_is_asked_of_a_responses_server() -> Non
     sealed = {"type": "reasoning", "summary": [], "encrypted_content": "gAAAAA"}
     history = [{"role": "user", "content": "Hi."}, sealed, {"role": "assistant", "content": "B"}]
     with lab_with(says("A"), says("B"), kinds=(ChatServer, ResponsesServer)) as lab:
-        body = {"input": [*history, {"role": "user", "content": "And?"}], "store": False}
+        body: dict[str, Any] = {"input": [*history, {"role": "user", "content": "And?"}], "store": False}
         [_, other] = lab.ask("/v1/route", **body).json()["targets"]
         assert (other["upstream"], other["why"][1]) == ("a", "it cannot open the sealed reasoning of the conversation")
         assert lab.upstream_of(**body) == "b"

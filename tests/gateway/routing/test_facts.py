@@ -66,7 +66,7 @@ def test_reasoning_without_an_envelope_is_for_responses_servers() -> None:
     assert sealed.maker == "any-responses"
     assert find_obstacle(target("responses"), sealed) == ""
     assert "sealed reasoning" in find_obstacle(target("chat"), sealed)
-    open_reasoning = {"type": "reasoning", "summary": [], "encrypted_content": None}
+    open_reasoning: dict[str, Any] = {"type": "reasoning", "summary": [], "encrypted_content": None}
     assert facts(input=[open_reasoning]).maker is None
 
 
