@@ -158,3 +158,4 @@ def test_whole_answer_that_is_no_json_is_an_upstream_fault() -> None:
     with running(one_upstream("http://lab"), transport=scripted(b"nonsense", headers=JSON)) as gateway:
         answer = gateway.post({"model": "m", "prompt": "a"}, PATH)
     assert (answer.status_code, answer.json()["error"]["code"]) == (502, "upstream_invalid_response")
+    assert answer.headers["x-should-retry"] == "false"

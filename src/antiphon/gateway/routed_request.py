@@ -5,7 +5,9 @@ Targets, keys, retries and health are those of turns (`routing`). Only what is s
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -18,7 +20,14 @@ from antiphon.gateway.request_scope import RequestScope
 from antiphon.gateway.routing.attempts import Attempt
 from antiphon.gateway.routing.wishes import RoutingWishes, apply_wishes
 from antiphon.gateway.run_turn import run_attempts
-from antiphon.gateway.turn import MAX_ERROR_BYTES, check_content, error_of_answer, is_compressed, with_upstream_name
+from antiphon.gateway.turn import (
+    ERROR_BODY_SECONDS,
+    MAX_ERROR_BYTES,
+    check_content,
+    error_of_answer,
+    is_compressed,
+    with_upstream_name,
+)
 from antiphon.gateway.turn_data import refuse_losses
 from antiphon.gateway.upstreams import Target
 from antiphon.protocol.losses import Losses
@@ -135,7 +144,12 @@ class RoutedRequest:
 
     async def _ask(self, read_answer: ReadAnswer[T], attempt: Attempt) -> T:
         try:
-            result = await read_answer(attempt.target.target, await self._send(self._request.body))
+            answer = await self._send(self._request.body)
+            try:
+                result = await read_answer(attempt.target.target, answer)
+            except UpstreamFault as fault:
+                fault.was_paid = fault.was_paid or fault.code == "upstream_invalid_response"
+                raise
         except ApiError:
             self.abort()
             raise
@@ -172,7 +186,10 @@ class RoutedRequest:
         return self._telemetry_headers
 
     async def _read_error(self, target: Target, answer: UpstreamResponse) -> ApiError:
-        body, _ = await read_partial_body(answer, MAX_ERROR_BYTES)
+        body = b""
+        with suppress(TimeoutError):  # the status is enough
+            async with asyncio.timeout(ERROR_BODY_SECONDS):
+                body, _ = await read_partial_body(answer, MAX_ERROR_BYTES)
         if self._scope.trace is not None:
             self._scope.trace.record_upstream_piece(body)
         body = b"" if is_compressed(answer) else target.upstream.redact_key(body)
