@@ -91,7 +91,10 @@ class WorkerPool:
             self._threads = ThreadPoolExecutor(self._size, thread_name_prefix="antiphon-workers")
         future = loop.run_in_executor(self._threads, worker.run_job, job, arguments, answer, loop)
         future.add_done_callback(lambda done: self._on_job_done(worker, done))
-        return await asyncio.shield(future)
+        try:
+            return await asyncio.shield(future)
+        finally:
+            del future  # it has the error, whose traceback has this frame
 
     def _on_job_done(self, worker: WorkerProcess, future: asyncio.Future[Any]) -> None:
         self._slots.release()
@@ -149,7 +152,10 @@ class WorkerProcess:
                     case ("result", result):
                         return result
                     case ("error", error):
-                        raise error
+                        try:
+                            raise error
+                        finally:
+                            del error  # its traceback has this frame
                     case ("fault", text):
                         raise RuntimeError(f"a worker process failed:\n{text}")
         except (EOFError, OSError):
