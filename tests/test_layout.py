@@ -45,7 +45,6 @@ TESTED_BY = {
     "testing/ollama/test_rules.py": ["rules/ollama.py"],
     "rules/test_responses.py": ["rules/responses_members.py", "rules/responses_reasoning.py"],
     "dialects/test_registry.py": ["dialects/dialect.py", "rules/table.py"],
-    "dialects/chat/test_request_out.py": ["dialects/chat/wire.py"],
     "dialects/chat/test_stream_in.py": [
         "dialects/chat/answer_in.py",
         "dialects/chat/call_tracker.py",
