@@ -447,7 +447,7 @@ def groups_by_losses(route: ModelRoute, losses: Mapping[RouteTarget, list[Loss] 
 
 NO_HEADERS: Final[dict[str, str]] = {}
 SMALL_INPUT: Final = 64 * 1024  # bytes of a body whose values are not counted
-MAX_LOCAL_VALUES: Final = 8_000  # values of a body; each takes up to 8 µs
+MAX_LOCAL_VALUES: Final = 12_000  # values of a body; each takes up to 8 µs, most of them 1 to 2
 MAX_COUNTED_TARGETS: Final = 16  # targets of a model whose losses are counted
 MANY_LOSSES: Final = 1_000_000
 #: Errors of a request that another target may not have.
