@@ -159,7 +159,8 @@ def test_run_shows_why_its_gateway_did_not_start(
 # Signals: the command runs in a process of its own, with a gateway that it starts.
 
 MAIN = """
-import sys
+import signal, sys
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # tests may run under nohup
 from antiphon.cli import entry, gateway_address
 gateway_address.DEFAULT_URL = "http://127.0.0.1:1"
 sys.exit(entry.main(["run", "codex"]))

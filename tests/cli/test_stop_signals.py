@@ -5,10 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
 
 from antiphon.cli.stop_signals import StopRequest, StopSignals
+
+
+@pytest.fixture(autouse=True)
+def default_hangup() -> Iterator[None]:
+    """Tests may run under `nohup`, which ignores SIGHUP."""
+    handler = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, handler)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

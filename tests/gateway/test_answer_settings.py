@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -10,10 +11,17 @@ from msgspec import UNSET, Raw
 from antiphon.dialects.common.client_tools import ClientTools
 from antiphon.dialects.common.tool_names import PLAIN_NAMES, ToolNames, tools_of_request
 from antiphon.errors import InvalidValue
-from antiphon.gateway.answer_settings import MAX_VALUES, settings_for_answer
+from antiphon.gateway.answer_settings import (
+    MAX_VALUES,
+    _read_large_response,
+    read_queued_response,
+    settings_for_answer,
+)
+from antiphon.gateway.recording import queued_response
+from antiphon.gateway.worker_pool import WorkerPool
 from antiphon.protocol import codec
 from antiphon.protocol.request import JsonSchemaFormatParam, Request
-from antiphon.protocol.response import make_initial_response
+from antiphon.protocol.response import Response, make_initial_response
 from antiphon.protocol.tools import NamespaceTool, ToolList
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}, "é": {"enum": [1, 1.5, None]}}}
@@ -137,3 +145,29 @@ def test_many_tools_with_large_schemas_are_few_values() -> None:
     assert type(settings.tools) is ToolList
     assert type(settings.tools.echo) is Raw
     assert not any(isinstance(tool, NamespaceTool) for tool in settings.tools)
+
+
+@pytest.mark.io
+def test_large_queued_response_is_read_in_a_worker_process_without_decoded_schemas() -> None:
+    request = request_with(tools=TOOLS, text=TEXT, instructions="x" * 2_000_000)
+    head = echo_of(request)
+
+    async def read() -> tuple[Response, Response]:
+        workers = WorkerPool(1)
+        try:
+            return await read_queued_response(workers, head), await read_queued_response(workers, echo_of(Request()))
+        finally:
+            await workers.close()
+
+    large, small = asyncio.run(read())
+    assert not has_schema(large)
+    assert codec.encode(large) == codec.encode(queued_response(head))
+    assert small == queued_response(echo_of(Request()))
+
+
+@pytest.mark.parametrize("members", [{}, {"tools": TOOLS, "text": TEXT, "instructions": "x" * 2_000_000}])
+def test_worker_reads_a_queued_response_without_decoded_schemas(members: dict[str, Any]) -> None:
+    head = echo_of(request_with(**members))
+    response = asyncio.run(_read_large_response(lambda: None, head))
+    assert not has_schema(response)
+    assert codec.encode(response) == codec.encode(queued_response(head))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import UNSET, Raw
+from msgspec.structs import replace
 from tests.dialects.responses.upstreams import REQUEST, frames
 from tests.generate.events import lives
 
@@ -16,6 +17,7 @@ from antiphon import sse
 from antiphon.dialects.responses import EventsFromHub
 from antiphon.dialects.responses.stream_out import EventStyle, Framing
 from antiphon.protocol import codec
+from antiphon.protocol.codec import LARGE_SETTING
 from antiphon.protocol.content import LogProb
 from antiphon.protocol.errors import ErrorPayload
 from antiphon.protocol.events import (
@@ -26,10 +28,13 @@ from antiphon.protocol.events import (
     OutputTextDelta,
     ReasoningDelta,
     ReasoningDone,
+    ResponseCompleted,
     ResponseFailed,
     StreamEvent,
     UnknownEvent,
 )
+from antiphon.protocol.items import UnknownItem
+from antiphon.protocol.response import make_initial_response
 
 THOUGHT = ReasoningDelta(sequence_number=4, item_id="rs_1", output_index=0, content_index=1, delta="Hm")
 IDS = st.text(min_size=1, max_size=12)
@@ -203,3 +208,19 @@ def test_line_endings_in_raw_bytes_give_no_second_line(framing: Framing) -> None
     written = encoded(UnknownEvent(kind="acme:note", raw=raw, sequence_number=3), framing=framing)
     data = frames(written)[0].data if framing == "sse" else written
     assert data == b'{"type":"acme:note","sequence_number":3,"text":"a\\nb"}'
+
+
+@pytest.mark.parametrize("framing", ["sse", "websocket"])
+@pytest.mark.parametrize("size", [10, LARGE_SETTING])
+def test_line_endings_in_a_response_give_no_second_line(size: int, framing: Framing) -> None:
+    """HTTP-3: also beside large instructions, which are not searched."""
+    response = make_initial_response(REQUEST, id="resp_1", created_at=1)
+    text = Raw(b'"%b"' % (b"x" * size))
+    item = UnknownItem(kind="acme:note", raw=Raw(b'{"type":"acme:note",\r\n "text":"a\\nb"}'))
+    event = ResponseCompleted(sequence_number=3, response=replace(response, instructions=text, output=[item]))
+    written = encoded(event, framing=framing)
+    data = frames(written)[0].data if framing == "sse" else written
+    assert b"\n" not in data
+    sent = json.loads(data)["response"]
+    assert sent["output"] == [{"type": "acme:note", "text": "a\nb"}]
+    assert sent["instructions"] == "x" * size

@@ -64,7 +64,7 @@ FORMS: Final[dict[str, RefusedPart]] = {
     r"\bencrypted content is not supported\b": "encrypted_reasoning",
     # ollama and messages: a model without thinking. A refused value of the effort is another error.
     r"\bdoes not support thinking\b": "thinking",
-    # chat: the same at Groq, Cerebras and OpenAI.
+    # chat: the same.
     r"\breasoning_effort\W{1,3}is not supported with this model\b": "thinking",
     r"\bunrecognized request arguments? supplied: (?:\w+, ){0,9}reasoning_effort\b": "thinking",
     # messages: a form that another model or a newer server uses.

@@ -166,9 +166,10 @@ class EventsFromHub:
         may be large, so it is copied once."""
         if event.response is not self._response:
             pieces = codec.encode_pieces(with_complete_usage(event.response))
-            if len(pieces) == 1:
-                pieces = [_on_one_line(bytes(pieces[0]))]
-            self._response, self._response_pieces = event.response, pieces
+            self._response_pieces = [
+                piece if type(piece) is msgspec.Raw else _without_line_breaks(piece) for piece in pieces
+            ]
+            self._response = event.response
         name = EVENT_NAMES[type(event)]
         head = b'{"type":"%b","sequence_number":%d,"response":' % (name, event.sequence_number)
         if self._framing == "websocket":
@@ -186,6 +187,11 @@ class EventsFromHub:
 def _on_one_line(data: bytes) -> bytes:
     """HTTP-3: the data of an event is one line. Raw JSON of another server may hold line breaks."""
     return msgspec.json.format(data, indent=-1) if b"\n" in data or b"\r" in data else data
+
+
+def _without_line_breaks(piece: bytes) -> bytes:
+    """The same for a piece of JSON. Strings have no line breaks, so these are space between members."""
+    return piece.replace(b"\n", b" ").replace(b"\r", b" ")
 
 
 def response_from_hub(response: Response, request: Request) -> tuple[bytes, Losses]:

@@ -60,5 +60,5 @@ REFUSAL_CODES: Final = frozenset({"content_policy_violation", "content_filter", 
 REFUSAL_MESSAGE: Final = re.compile(
     r"(?i)content (?:management )?polic(?:y|ies)|safety system|content filter(?!['\"`\w])(?!.{0,40}\bparameter)"
 )
-# OpenAI has one code for prompts that it flags and for invalid ones.
+# Some servers have one code for prompts that they flag and for invalid ones.
 FLAGGED_PROMPT: Final = re.compile(r"(?i)\bflagged as potentially violating\b|\bfor safety reasons\b")
