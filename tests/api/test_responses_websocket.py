@@ -27,7 +27,7 @@ from tests.api.stateful import (
     text_of,
 )
 from tests.api.test_responses_http import UNKNOWN_ITEM, event_stream
-from tests.api.test_state import storage_snapshot
+from tests.api.test_state import has_swept, storage_snapshot
 from tests.collecting import nothing_to_collect
 from tests.faults.invariants import CHUNKED_HEAD
 from tests.running import BOUND, until
@@ -363,6 +363,7 @@ def test_unstored_chain_continues_in_the_memory_of_the_connection() -> None:
     """WS-5, PREV-4: storage is not written: file, log and every row are unchanged."""
     with lab() as here:
         here.told("Something that is stored.")
+        until(lambda: has_swept(here))
         before = storage_snapshot(here)
         with here.socket() as talk:
             here.says += [turn(testing.text("Yes."), testing.tool_call("c1", "f", "{}")), turn(testing.text("42."))]

@@ -589,7 +589,7 @@ def test_typed_request_keeps_every_field() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "is_known"),
+    ("body", "is_typed"),
     [
         (b'{"model":"m","input":[{"role":"user","type":"message","content":"Hi"}]}', True),
         (b'{"model":"m","input":"Hi","new_field":1}', False),
@@ -597,5 +597,5 @@ def test_typed_request_keeps_every_field() -> None:
         (b'{"model":"m","input":[{"type":"message","role":"user","content":[{"type":"hologram"}]}]}', False),
     ],
 )
-def test_client_request_tells_whether_all_of_it_is_known(body: bytes, is_known: bool) -> None:
-    assert decode_client_request(body) == (decode_request(body), is_known)
+def test_client_request_tells_whether_all_of_it_is_known(body: bytes, is_typed: bool) -> None:
+    assert decode_client_request(body) == (decode_request(body), is_typed)

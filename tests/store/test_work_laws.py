@@ -118,7 +118,7 @@ def test_claim_omits_the_contents_of_known_work(run: Run) -> None:
         store = setup.store
         await enqueue(store, *"abc")
         known = replace(work("b"), request=b"", head=b"", input=b"")
-        assert await store.claim("one", 10, 9, known_ids=["b", "other"]) == [work("a"), known, work("c")]
+        assert await store.claim("one", 10, 9, prepared_ids=["b", "other"]) == [work("a"), known, work("c")]
         await setup.advance_time(50)
         assert await store.claim("two", LONG, 9) == [work(id, attempt=2) for id in "abc"]
 

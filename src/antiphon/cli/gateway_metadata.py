@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from http import HTTPStatus
 from typing import Final
 
 from antiphon.client import AsyncClient
@@ -22,7 +21,7 @@ async def request_metadata(client: AsyncClient, method: str, path: str, body: by
     except TimeoutError:
         raise ConnectionFault("the server did not answer in time", code=SILENT) from None
     except ApiError as error:
-        if error.status != HTTPStatus.NOT_FOUND or error.code == "model_not_found":
+        if error.status != 404 or error.code == "model_not_found":
             raise
         raise ConnectionFault("the server does not have this path", code=OTHER_SERVER) from None
 

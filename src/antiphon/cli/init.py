@@ -191,10 +191,10 @@ def _describe_missing(name: str) -> str:
             return f"{server.title} does not answer at {server.base_url}: start it, or write its other address by hand"
     if name == EMBEDDED.name:
         return f"the embedded model is not installed; install it with: {_install_command()}"
-    return f"no such upstream{suggest_names(name, _known_names())}"
+    return f"no such upstream{suggest_names(name, _upstream_names())}"
 
 
-def _known_names() -> list[str]:
+def _upstream_names() -> list[str]:
     names = [*(provider.name for provider in builtin_providers()), *(server.name for server in builtin_local_servers())]
     return [*names, EMBEDDED.name]
 

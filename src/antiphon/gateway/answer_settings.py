@@ -51,9 +51,13 @@ def settings_for_answer(request: Request, upstream_request: Request) -> tuple[Re
 
 async def read_queued_response(workers: WorkerPool, head: bytes) -> Response:
     """The response as the client received it when it was queued. A large one has no decoded schemas."""
-    if len(head) <= LARGE_INPUT:
-        return queued_response(head)
-    return await workers.run(_read_large_response, head)
+    return queued_response(head) if len(head) <= LARGE_INPUT else await read_large_response(workers, head)
+
+
+async def read_large_response(workers: WorkerPool, head: bytes) -> Response:
+    """The same for a large one, in a worker process."""
+    response: Response = await workers.run(_read_large_response, head)
+    return response
 
 
 async def _read_large_response(ask: Callable[..., Any], head: bytes) -> Response:

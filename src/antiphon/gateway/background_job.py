@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from antiphon import sse
 from antiphon.dialects import responses
 from antiphon.errors import ApiError, StorageUnavailable
-from antiphon.gateway.answer_settings import read_queued_response
+from antiphon.gateway.answer_settings import read_large_response
 from antiphon.gateway.client_body import ClientBody
 from antiphon.gateway.context import GatewayContext
 from antiphon.gateway.event_lines import EventLineWriter, StoredEventReader
@@ -24,11 +24,12 @@ from antiphon.gateway.ids import id_of, new_id
 from antiphon.gateway.pipe import Pipe
 from antiphon.gateway.prepare_turn import PreparedTurn, prepare_turn
 from antiphon.gateway.queued_turns import QueuedTurn
-from antiphon.gateway.recording import ResponseRecorder
+from antiphon.gateway.recording import ResponseRecorder, queued_response
 from antiphon.gateway.request_scope import RequestLog, RequestScope, run_in_scope, shutdown_error
 from antiphon.gateway.routing.wishes import ROUTING_PREFIX, QueuedRouting, take_routing
 from antiphon.gateway.run_turn import run_turn, violation_reporter
 from antiphon.gateway.turn import UpstreamTurn
+from antiphon.gateway.worker_pool import LARGE_INPUT
 from antiphon.protocol import codec
 from antiphon.protocol.events import StreamEvent
 from antiphon.protocol.request import Request
@@ -135,7 +136,7 @@ class BackgroundJob:
         queued_turn, self._queued_turn = self._queued_turn, None
         if queued_turn is None:
             prepared_turn, input = await self._prepare_turn(), work.input
-            prepared_turn.turn.initial_response = await read_queued_response(services.workers, work.head)
+            prepared_turn.turn.initial_response = await self._queued_response(work.head)
         else:
             prepared_turn, input = queued_turn.prepared_turn, queued_turn.input
             prepared_turn.turn.initial_response = queued_turn.response
@@ -164,6 +165,11 @@ class BackgroundJob:
             find_session=lambda: routing.session,
             wishes=routing.wishes,
         )
+
+    async def _queued_response(self, head: bytes) -> Response:
+        if len(head) <= LARGE_INPUT:
+            return queued_response(head)
+        return await read_large_response(self._services.workers, head)
 
     def _note_request(self, queued_turn: QueuedTurn) -> None:
         """Notes in the log what was found when the turn was prepared."""
@@ -269,7 +275,7 @@ class BackgroundJob:
         record = await self._store.get(self._work.owner, self._work.id)
         if record is None:
             return None  # it was deleted
-        queued = await read_queued_response(self._services.workers, record.head)
+        queued = await self._queued_response(record.head)
         # With stored events, the events set the status.
         initial_response = replace(queued, status=ResponseStatus.IN_PROGRESS) if self._work.next_event > 0 else queued
         reader = responses.EventsToHub(Request(), initial_response, self._services.stamps)

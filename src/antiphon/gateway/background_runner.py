@@ -149,14 +149,14 @@ class BackgroundRunner:
         if free_slots <= 0:
             return
         services = self._services.process.current
-        known_turns = self.queued_turns.find_oldest(MAX_KNOWN_TURNS, services)
+        prepared_turns = self.queued_turns.find_oldest(MAX_PREPARED_TURNS, services)
         claimed = await self._store.claim(
             self.runner,
             self._timings.lease,
             free_slots,
-            known_ids=list(known_turns),
+            prepared_ids=list(prepared_turns),
         )
-        self.queued_turns.drop_claimed(known_turns, {work.id for work in claimed})
+        self.queued_turns.drop_claimed(prepared_turns, {work.id for work in claimed})
         for work in claimed:
             if work.id in self._running:
                 continue  # the lease expired while the storage was unavailable; the job still runs here
@@ -167,7 +167,7 @@ class BackgroundRunner:
                 work,
                 self._timings.flush_interval,
                 self.wake,
-                known_turns.get(work.id),
+                prepared_turns.get(work.id),
             )
             self._running[work.id] = job
             job.task.add_done_callback(lambda task, id=work.id: self._on_job_done(id, task))  # type: ignore[misc]
@@ -215,5 +215,5 @@ class BackgroundRunner:
 
 
 CLOSE_TIMEOUT: Final = 5.0  # seconds
-MAX_KNOWN_TURNS: Final = 64  # prepared turns whose contents a claim does not read
+MAX_PREPARED_TURNS: Final = 64  # prepared turns whose contents a claim does not read
 COUNT_INTERVAL: Final = 1.0  # seconds between counts of the queue

@@ -227,8 +227,8 @@ def _parts_in_list(parts: Any, path: str) -> Iterator[tuple[str, dict[str, Any]]
 def _read_turn(body: ClientBody) -> tuple[Request, Losses, bool]:
     dialect = CLIENT_DIALECTS[body.dialect]
     if dialect is HUB_DIALECT:
-        request, is_known = codec.decode_client_request(body.content)
-        return request, Losses(), not is_known
+        request, is_typed = codec.decode_client_request(body.content)
+        return request, Losses(), not is_typed
     return *request_at_path(body.path, dialect, body.content), True
 
 

@@ -174,7 +174,10 @@ class StreamedTurn:
             await self._end(b"")
             return
         if not self._sink.has_started and not self._pipe.has_ended:
-            self._pipe.finish(error)  # the usage so far
+            data = self._pipe.finish(error)  # with the usage so far
+            if self._pipe.error is None:  # the answer was complete before the connection failed
+                await self._end(data)
+                return
         raise error.without_traceback() if self._is_committed else self._attempts.final_error()
 
     async def deliver(self, sink: Sink, events: Iterable[StreamEvent]) -> None:

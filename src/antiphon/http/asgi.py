@@ -228,7 +228,7 @@ class RequestCycle:
         self._body_size = 0
         return {"type": "http.request", "body": body, "more_body": self.more_body}
 
-    def take_body(self) -> bytes | None:
+    def take_arrived_body(self) -> bytes | None:
         """The whole body, if it has arrived in one piece and nothing of it was received yet; else None."""
         if self.more_body or len(self._body_pieces) != 1 or self._expects_continue or self.is_disconnected:
             return None

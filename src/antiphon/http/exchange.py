@@ -96,7 +96,7 @@ class Exchange:
     async def read_body(self, limit: int) -> bytes:
         """Reads the whole body and records it in the trace."""
         check_body_headers(self.scope, limit)
-        body = None if self._direct is None else self._direct.take_body()
+        body = None if self._direct is None else self._direct.take_arrived_body()
         if body is None:
             body = await read_body(self.receive, limit, self._take_body_bytes)
         elif len(body) > limit:

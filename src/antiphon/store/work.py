@@ -63,10 +63,10 @@ class WorkStore(Protocol):
         is left unchanged; ids of work are unique among all owners."""
         ...
 
-    async def claim(self, runner: str, lease: float, limit: int, *, known_ids: Sequence[str] = ()) -> list[Work]:
+    async def claim(self, runner: str, lease: float, limit: int, *, prepared_ids: Sequence[str] = ()) -> list[Work]:
         """Claims up to `limit` pieces of work for `lease` seconds, oldest first: waiting work, and work whose lease has
         expired. Two runners never get the same one. A runner can claim its own work again if its lease has expired.
-        The status of the response does not change. Work with one of the `known_ids` has no request, head and input:
+        The status of the response does not change. Work with one of the `prepared_ids` has no request, head and input:
         the caller has them."""
         ...
 

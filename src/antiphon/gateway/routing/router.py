@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from antiphon.config import Config, RetryConfig, TargetConfig
-from antiphon.errors import ClientFault
+from antiphon.errors import ApiError, ClientFault
 from antiphon.gateway.routes import Routes
 from antiphon.gateway.routing.attempts import (
     ModelRoute,
@@ -47,6 +48,8 @@ class Router:
         self._sticky_targets: StickyTargets = StickyTargets() if previous is None else previous._sticky_targets
         self._with_others: set[tuple[str, str]] = set()  # the targets that a model has besides another one
         self._upstream_names = frozenset(upstream.name.lower() for upstream in config.upstreams)
+        if previous is not None:
+            self._find_again(previous)
 
     def find(self, model: object) -> ModelRoute:
         """The route of a client-side model name."""
@@ -147,6 +150,12 @@ class Router:
     def may_rest(self, upstream: str, model: str) -> bool:
         """Whether another target can be asked in place of this one. A lone target is never shut out."""
         return (upstream, model) in self._with_others
+
+    def _find_again(self, previous: Router) -> None:
+        """Finds the routes that were in use, so that it is known which of the kept targets may rest."""
+        for model in previous._by_name:
+            with suppress(ApiError):  # it is not served any more
+                self.find(model)
 
     def _keep_states(self, previous: Router) -> dict[tuple[str, str], TargetState]:
         """The states of the targets whose servers are still upstreams. Turns under way go on counting in them."""

@@ -49,8 +49,8 @@ class PostgresWork:
     async def enqueue(self, owner: str, record: ResponseRecord, item_ids: Sequence[str], request: bytes) -> None:
         await self._enqueue_writer.submit(Enqueue(response_row(owner, record), index_keys(item_ids, ()), request))
 
-    async def claim(self, runner: str, lease: float, limit: int, *, known_ids: Sequence[str] = ()) -> list[Work]:
-        ids = [id.encode() for id in known_ids]
+    async def claim(self, runner: str, lease: float, limit: int, *, prepared_ids: Sequence[str] = ()) -> list[Work]:
+        ids = [id.encode() for id in prepared_ids]
         rows = await self._connections.fetch(CLAIM_WORK, runner.encode(), float(lease), max(0, limit), ids)
         return [
             Work(
@@ -330,11 +330,11 @@ WITH free AS MATERIALIZED (
     RETURNING work.seq, work.id, attempt, next_event, is_cancelled, request
 )
 SELECT owner, claimed.id, attempt, next_event, is_cancelled,
-    CASE WHEN is_known THEN '' ELSE request END,
-    CASE WHEN is_known THEN '' ELSE head END,
-    CASE WHEN is_known THEN '' ELSE input END
+    CASE WHEN is_prepared THEN '' ELSE request END,
+    CASE WHEN is_prepared THEN '' ELSE head END,
+    CASE WHEN is_prepared THEN '' ELSE input END
 FROM claimed JOIN antiphon_responses AS response USING (seq)
-CROSS JOIN LATERAL (SELECT claimed.id = ANY ($4::bytea[]) AS is_known) AS known ORDER BY seq
+CROSS JOIN LATERAL (SELECT claimed.id = ANY ($4::bytea[]) AS is_prepared) AS prepared ORDER BY seq
 """
 SELECT_HELD_WORK: Final = """
 SELECT seq FROM antiphon_work WHERE id = ANY ({}::bytea[]) AND runner = $1 AND NOT has_ended ORDER BY id FOR UPDATE

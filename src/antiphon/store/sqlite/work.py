@@ -44,14 +44,14 @@ class SqliteWork:
     async def enqueue(self, owner: str, record: ResponseRecord, item_ids: Sequence[str], request: bytes) -> None:
         await self._write_and_notify(Enqueue(response_row(owner, record), index_keys(item_ids, ()), request), None)
 
-    async def claim(self, runner: str, lease: float, limit: int, *, known_ids: Sequence[str] = ()) -> list[Work]:
+    async def claim(self, runner: str, lease: float, limit: int, *, prepared_ids: Sequence[str] = ()) -> list[Work]:
         return await self._writer.run_write(
             partial(
                 _claim,
                 runner=runner.encode(),
                 lease=lease,
                 limit=max(0, limit),
-                known_ids=frozenset(known_ids),
+                prepared_ids=frozenset(prepared_ids),
                 now=self._now,
             )
         )
@@ -139,7 +139,7 @@ def _claim(
     runner: bytes,
     lease: float,
     limit: int,
-    known_ids: Set[str],
+    prepared_ids: Set[str],
     now: Callable[[], float],
 ) -> list[Work]:
     current_time = now()
@@ -150,7 +150,7 @@ def _claim(
         return []
     seqs = encode_json([work.seq for work in claimed])
     cursor.execute(CLAIM_WORK, (runner, current_time + lease, seqs))
-    unknown_seqs = [work.seq for work in claimed if work.id not in known_ids]
+    unknown_seqs = [work.seq for work in claimed if work.id not in prepared_ids]
     rows = fetch(cursor, SELECT_CONTENTS, encode_json(unknown_seqs)) if unknown_seqs else []
     contents = {seq: content for seq, *content in rows}
     return [work.with_contents(*contents.get(work.seq, (b"", b"", b""))) for work in claimed]
