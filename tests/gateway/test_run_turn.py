@@ -15,8 +15,9 @@ from tests.running import Running, one_upstream, running, until
 from tests.websocket_client import open_websocket
 
 import antiphon.gateway
-from antiphon.config import StoreConfig
-from antiphon.testing import ChatServer
+from antiphon import testing
+from antiphon.config import Config, StoreConfig, UpstreamConfig
+from antiphon.testing import ChatServer, OllamaServer
 
 pytestmark = [pytest.mark.io, pytest.mark.without_coverage]
 
@@ -70,3 +71,16 @@ def recorded_steps() -> Iterator[list[str]]:
         yield steps
     finally:
         threading.setprofile(None)
+
+
+def test_answer_that_is_complete_before_its_connection_fails_is_delivered() -> None:
+    """Without content nothing was delivered before the failure."""
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: application/x-ndjson\r\n\r\n"
+    line = b'{"model":"m","message":{"role":"assistant","content":""},"done":true,"done_reason":"stop"}\n'
+    with OllamaServer([testing.exactly(head, line, testing.end("rst"))], strict=False) as server:
+        config = Config(
+            upstreams=[UpstreamConfig(name="lab", dialect="ollama", base_url=server.base_url, models=["m"])]
+        )
+        with running(config) as gateway:
+            answer = gateway.post({**BODY, "stream": True})
+    assert (answer.status_code, answer.content.count(b"event: response.completed")) == (200, 1)
