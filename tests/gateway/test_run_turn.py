@@ -74,7 +74,7 @@ def recorded_steps() -> Iterator[list[str]]:
 
 
 def test_answer_that_is_complete_before_its_connection_fails_is_delivered() -> None:
-    """Without content nothing was delivered before the failure."""
+    """A Gemini client gets nothing before the first content or the end."""
     head = b"HTTP/1.1 200 OK\r\ncontent-type: application/x-ndjson\r\n\r\n"
     line = b'{"model":"m","message":{"role":"assistant","content":""},"done":true,"done_reason":"stop"}\n'
     with OllamaServer([testing.exactly(head, line, testing.end("rst"))], strict=False) as server:
@@ -82,5 +82,6 @@ def test_answer_that_is_complete_before_its_connection_fails_is_delivered() -> N
             upstreams=[UpstreamConfig(name="lab", dialect="ollama", base_url=server.base_url, models=["m"])]
         )
         with running(config) as gateway:
-            answer = gateway.post({**BODY, "stream": True})
-    assert (answer.status_code, answer.content.count(b"event: response.completed")) == (200, 1)
+            body = {"contents": [{"parts": [{"text": "Hi."}]}]}
+            answer = gateway.post(body, "/v1beta/models/m:streamGenerateContent?alt=sse")
+    assert (answer.status_code, answer.content.count(b'"finishReason":"STOP"')) == (200, 1)
