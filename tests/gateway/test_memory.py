@@ -35,3 +35,12 @@ def test_large_blocks_are_given_back_when_they_are_freed(monkeypatch: pytest.Mon
     monkeypatch.setattr(ctypes, "CDLL", lambda _: object())  # a library without the function
     return_large_blocks()
     assert len(options) == 1
+
+
+def test_function_of_the_library_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Library:
+        malloc_trim = staticmethod(abs)
+
+    for library, expected in ((Library(), abs), (object(), None)):
+        monkeypatch.setattr(ctypes, "CDLL", lambda _, library=library: library)
+        assert memory._find_trim.__wrapped__() is expected
