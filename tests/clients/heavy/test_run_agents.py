@@ -41,4 +41,6 @@ def test_agent_runs_with_a_configuration_of_its_own(agent: str, tmp_path: Path) 
             environ = {"PATH": path, "IS_SANDBOX": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1", "NO_COLOR": "1"}
             output = run([*command, *AGENTS[agent]], workplace, home, environ)
     assert "walnut" in output
-    assert {entry.name for entry in home.iterdir()} <= CACHES
+    assert {entry.name for entry in home.iterdir()} - {".local"} <= CACHES
+    kept = [entry.relative_to(home).as_posix() for entry in home.glob(".local/*/*/*/*")]
+    assert kept == ([".local/state/antiphon/run/claude"] if agent == "claude" else [])  # its sessions
