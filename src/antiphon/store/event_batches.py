@@ -17,9 +17,8 @@ class EventBatch(Struct, frozen=True, kw_only=True):
 
 
 def pack_events(first_number: int, events: Sequence[bytes]) -> EventBatch:
-    return EventBatch(
-        first_number=first_number, sizes=b"".join([b"%d " % len(event) for event in events]), content=b"".join(events)
-    )
+    sizes = b"%d " * len(events) % tuple(map(len, events))
+    return EventBatch(first_number=first_number, sizes=sizes, content=b"".join(events))
 
 
 def unpack_events_after(after: int, batch: EventBatch) -> list[bytes]:

@@ -10,7 +10,7 @@ import pytest
 from msgspec import Struct
 
 from antiphon.errors import StorageUnavailable
-from antiphon.store.postgres.batch_writer import MAX_BATCH_BYTES, MAX_BATCH_ENTRIES, BatchWriter
+from antiphon.store.postgres.batch_writer import MAX_BATCH_BYTES, MAX_BATCH_ENTRIES, BatchWriter, expire_future
 
 
 class Entry(Struct, frozen=True):
@@ -93,5 +93,15 @@ def test_batch_writer_isolates_invalid_entries_and_fails_all_on_other_errors(fai
         assert outcomes[1].__cause__ is failure
         assert isinstance(outcomes[2], asyncio.CancelledError)
         assert [isinstance(outcomes[number], str) for number in (0, 3)] == [spared, spared]
+
+    asyncio.run(go())
+
+
+def test_timeout_does_not_change_an_entry_that_was_written_in_the_same_step() -> None:
+    async def go() -> None:
+        future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        future.set_result("written")
+        expire_future(future)
+        assert await future == "written"
 
     asyncio.run(go())

@@ -9,7 +9,7 @@ import pytest
 
 from antiphon.errors import StorageUnavailable
 from antiphon.store.postgres.listener import parse_payload
-from antiphon.store.postgres.notifier import MAX_KEYS, SEND_NOTIFICATION, Notifier
+from antiphon.store.postgres.notifier import INTERVAL, MAX_KEYS, SEND_NOTIFICATION, Notifier
 
 
 class RecordedConnections:
@@ -42,10 +42,26 @@ def test_notifier_sends_waiting_changes_together_and_each_once() -> None:
     assert [parse_payload(payload) for payload in connections.payloads] == [("here", ["a" * 16, None, "b" * 16])]
 
 
+def test_notifier_sends_the_changes_of_an_interval_together() -> None:
+    connections = RecordedConnections()
+
+    async def send_repeatedly() -> None:
+        notifier = Notifier(connections, "here")  # type: ignore[arg-type]
+        for number in range(20):  # each after the one before was sent
+            notifier.notify(f"{number:016x}")
+            for _ in range(5):
+                await asyncio.sleep(0)
+        await asyncio.sleep(2 * INTERVAL)
+        await notifier.wait_until_sent()
+
+    asyncio.run(send_repeatedly())
+    assert [len(parse_payload(payload)[1]) for payload in connections.payloads] == [1, 19]
+
+
 @pytest.mark.parametrize("failures", [0, 1])
 def test_notifier_bounds_a_notification_and_goes_on_after_a_failure(failures: int) -> None:
     connections = RecordedConnections(failures)
-    keys: list[str | None] = [f"{number:016x}" for number in range(MAX_KEYS + 3)]
+    keys: list[str | None] = [f"{number:016x}" for number in range(2 * MAX_KEYS + 3)]
     asyncio.run(send(connections, keys))
-    assert [len(parse_payload(payload)[1]) for payload in connections.payloads] == [MAX_KEYS, 3]
+    assert [len(parse_payload(payload)[1]) for payload in connections.payloads] == [MAX_KEYS, MAX_KEYS, 3]
     assert all(len(payload) < 8000 for payload in connections.payloads)

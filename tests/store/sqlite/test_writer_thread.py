@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,16 +16,18 @@ from tests.store.stores import record
 
 from antiphon.store.sqlite import file as sqlite_file
 from antiphon.store.sqlite.file import connect, fetch, prepare_file
-from antiphon.store.sqlite.responses import SaveResponse, response_row
+from antiphon.store.sqlite.responses import SaveResponse, index_keys, response_row
 from antiphon.store.sqlite.store import SqliteStore
 from antiphon.store.sqlite.threads import BatchedWrite, WriterThread
 
 
-def run_with_writer(path: Path, scenario: Callable[[WriterThread], Awaitable[None]]) -> None:
+def run_with_writer(
+    path: Path, scenario: Callable[[WriterThread], Awaitable[None]], now: Callable[[], float] = time.monotonic
+) -> None:
     prepare_file(path, 10.0)
 
     async def go() -> None:
-        writer = WriterThread(partial(connect, path), asyncio.get_running_loop(), lock_timeout=10.0)
+        writer = WriterThread(partial(connect, path), asyncio.get_running_loop(), lock_timeout=10.0, now=now)
         await scenario(writer)
         await writer.stop()
 
@@ -79,6 +82,110 @@ def test_internal_error_of_a_batch_is_handed_to_its_callers(tmp_path: Path) -> N
         assert await writer.run_write(count_tables) == 0
 
     run_with_writer(tmp_path / "a.db", scenario)
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def save_of(id: str) -> SaveResponse:
+    return SaveResponse(response_row("anna", record(id)), [])
+
+
+async def run_busy_pass(clock: Clock) -> None:
+    """A pass of the event loop in which other work takes a millisecond."""
+    clock.seconds += 0.001
+    await asyncio.sleep(0)
+
+
+def test_writes_of_a_busy_event_loop_share_a_transaction(tmp_path: Path) -> None:
+    clock = Clock()
+
+    async def scenario(writer: WriterThread) -> None:
+        writes = []
+        for number in range(8):
+            writes.append(writer.run_write(save_of(f"resp_{number}")))
+            await run_busy_pass(clock)
+        await asyncio.gather(*writes)  # the clock stands still: the loop has nothing else to do
+        assert commits_in_log(tmp_path / "a.db") == 1
+
+    run_with_writer(tmp_path / "a.db", scenario, clock)
+
+
+def test_concurrent_saves_need_few_statements_and_one_call_of_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cost of 32 stored responses, for which the timed figures are in bench/RESULTS.md."""
+    statements: list[str] = []
+    calls: list[Callable[..., Any]] = []
+
+    async def scenario(writer: WriterThread) -> None:
+        await writer.run_write(
+            lambda cursor: cursor.connection.trace_v2(
+                apsw.SQLITE_TRACE_STMT, lambda statement: statements.append(statement["sql"])
+            )
+        )
+        statements.clear()
+        loop = asyncio.get_running_loop()
+        call_soon_threadsafe = loop.call_soon_threadsafe
+
+        def count_call(callback: Callable[..., Any], *arguments: Any) -> Any:
+            calls.append(callback)
+            return call_soon_threadsafe(callback, *arguments)
+
+        monkeypatch.setattr(loop, "call_soon_threadsafe", count_call)
+        rows = [response_row("anna", record(f"resp_{number}")) for number in range(32)]
+        keys = index_keys([f"items_{0:040x}", f"msg_{1:040x}"], [])
+        await asyncio.gather(*(writer.run_write(SaveResponse(row, keys)) for row in rows))
+        assert len(calls) == 1
+        assert [sql.split(" ", 1)[0] for sql in statements] == ["BEGIN", "INSERT", "INSERT", "WITH", "COMMIT"]
+
+    run_with_writer(tmp_path / "a.db", scenario)
+
+
+def test_writes_of_an_idle_event_loop_do_not_wait_for_others(tmp_path: Path) -> None:
+    clock = Clock()
+
+    async def scenario(writer: WriterThread) -> None:
+        for number in range(3):
+            await writer.run_write(save_of(f"resp_{number}"))
+        assert clock.seconds == 0.0
+        assert commits_in_log(tmp_path / "a.db") == 3
+
+    run_with_writer(tmp_path / "a.db", scenario, clock)
+
+
+def test_stop_writes_what_is_not_queued_yet(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+
+    async def scenario(writer: WriterThread) -> None:
+        write = writer.run_write(lambda cursor: fetch(cursor, "CREATE TABLE first (a)"))
+        await writer.stop()  # in the same step
+        await write
+        await asyncio.sleep(0)  # the step that would have queued it
+
+    run_with_writer(path, scenario)
+    with connect(path, 10.0) as database:
+        assert count_tables(database.cursor()) == 1
+
+
+def test_write_is_not_delayed_for_ever_by_a_busy_event_loop(tmp_path: Path) -> None:
+    clock = Clock()
+
+    async def scenario(writer: WriterThread) -> None:
+        write = writer.run_write(save_of("resp_1"))
+        async with asyncio.timeout(60):
+            while not write.done():
+                await run_busy_pass(clock)
+        assert clock.seconds >= 0.01
+
+    run_with_writer(tmp_path / "a.db", scenario, clock)
 
 
 @pytest.mark.io
@@ -185,7 +292,8 @@ def test_save_completes_after_the_event_loop_ended(tmp_path: Path) -> None:
         store = await SqliteStore.open(path)
         await store.get("anna", "resp_1")
         asyncio.create_task(store.save("anna", record("resp_1"), [], []))  # noqa: RUF006 (nobody waits for it)
-        await asyncio.sleep(0)
+        for _ in range(102):  # one of them is idle, or they take long enough together
+            await asyncio.sleep(0)
 
     with held(path_of_new_store(path)):
         asyncio.run(go())

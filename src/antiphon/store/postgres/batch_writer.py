@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from antiphon.errors import StorageUnavailable
 from antiphon.store.postgres.connections import extra_seconds
@@ -44,16 +44,19 @@ class BatchWriter(Generic[E, T]):
 
     async def submit(self, entry: E) -> T:
         """Writes an entry and returns its result. It is written even if the caller is cancelled or waits too long."""
-        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
         self._queue.append(_QueuedEntry(entry, future))
         if self._task is None:
-            self._task = asyncio.create_task(self._drain_queue())
+            self._task = loop.create_task(self._drain_queue())
+        if self._timeout is None:
+            return await future
+        # A timer costs less than `asyncio.timeout`, and this runs for every response.
+        timer = loop.call_later(self._timeout + extra_seconds(entry.size), expire_future, future)
         try:
-            timeout = None if self._timeout is None else self._timeout + extra_seconds(entry.size)
-            async with asyncio.timeout(timeout):
-                return await future
-        except TimeoutError as error:
-            raise storage_unavailable(error) from error
+            return await future
+        finally:
+            timer.cancel()
 
     async def wait_until_written(self) -> None:
         """Waits until all entries are written."""
@@ -89,6 +92,12 @@ class BatchWriter(Generic[E, T]):
             for queued, outcome in zip(batch, outcomes, strict=True):
                 if not queued.future.done():  # else the caller was cancelled
                     queued.future.set_result(outcome)
+
+
+def expire_future(future: asyncio.Future[Any]) -> None:
+    """Fails an entry that has waited too long, unless it was written in the same step of the event loop."""
+    if not future.done():
+        future.set_exception(storage_unavailable(TimeoutError()))
 
 
 class _QueuedEntry(NamedTuple, Generic[E, T]):

@@ -14,7 +14,7 @@ from antiphon.store.postgres.listener import CHANNEL, notification_payload
 
 
 class Notifier:
-    """Sends the changes that wait in one notification, and those that come meanwhile in the next."""
+    """Sends a change at once, and those that come in the next `INTERVAL` together."""
 
     def __init__(self, connections: Connections, origin: str) -> None:
         """`origin` names this process."""
@@ -42,10 +42,13 @@ class Notifier:
                     del self._waiting_keys[key]
                 with contextlib.suppress(StorageUnavailable):
                     await self._connections.fetch(SEND_NOTIFICATION, notification_payload(self._origin, keys))
+                if len(self._waiting_keys) < MAX_KEYS:
+                    await asyncio.sleep(INTERVAL)
         finally:
             self._task = None
 
 
+INTERVAL: Final = 0.01  # seconds between two notifications; each costs as much as a statement that writes
 MAX_KEYS: Final = 256  # the payload of a notification has at most 8000 bytes
 # Nothing has to be on disk before the notification is sent.
 SEND_NOTIFICATION: Final = f"SELECT set_config('synchronous_commit', 'off', true), pg_notify('{CHANNEL}', $1)"

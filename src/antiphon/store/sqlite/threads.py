@@ -2,8 +2,8 @@
 
 All queued writes go into one transaction. A write is acknowledged after its COMMIT has returned. The event loop is
 called once for each transaction. Each call into SQLite releases the GIL and has to get it back, which is slow while the
-event loop is busy. So frequent writes of one kind are executed together, and one by one only if that fails; and the
-writes of one pass of the event loop are queued together, at its end.
+event loop is busy. So frequent writes of one kind are executed together, and one by one only if that fails; and new
+writes are queued together, when the event loop has nothing else to do, or after some milliseconds.
 """
 
 from __future__ import annotations
@@ -55,14 +55,16 @@ class WriterThread:
         *,
         lock_timeout: float,
         check_file: Callable[[], None] = lambda: None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         """`lock_timeout` is how many seconds a write waits at most for the lock of another process. `check_file` raises
-        if nothing may be written."""
+        if nothing may be written. `now` is called in any thread."""
         self._check_file = check_file
+        self._now = now
         self._connect = connect
         self._loop = loop
         self._lock_timeout = lock_timeout
-        self._new_writes: list[_QueuedWrite] = []  # of this pass of the event loop
+        self._new_writes: list[_QueuedWrite] = []  # not queued yet
         self._queue: SimpleQueue[Sequence[_QueuedWrite] | None] = SimpleQueue()
         self._db: apsw.Connection | None = None
         self._must_truncate_log = False
@@ -78,8 +80,8 @@ class WriterThread:
             raise StorageUnavailable("the storage is closed")
         future: asyncio.Future[T] = self._loop.create_future()
         if not self._new_writes:
-            self._loop.call_soon(self._queue_new_writes)
-        self._new_writes.append(_QueuedWrite(operation, is_deletion, future, time.monotonic()))
+            self._loop.call_soon(self._queue_when_idle, -math.inf)
+        self._new_writes.append(_QueuedWrite(operation, is_deletion, future, self._now()))
         return future
 
     async def stop(self) -> None:
@@ -89,6 +91,22 @@ class WriterThread:
             self._queue_new_writes()
             self._queue.put(None)
         await asyncio.shield(self._thread_end)
+
+    def _queue_when_idle(self, last_pass: float) -> None:
+        """Queues the new writes if the event loop did nothing else since `last_pass`, or if they have waited long
+        enough; else looks again in the next pass. A busy loop has more writes soon, and shares its core or at least the
+        GIL with the thread."""
+        if not self._new_writes:
+            return  # `stop` has queued them
+        now = self._now()
+        if (
+            now - last_pass < IDLE_PASS_SECONDS
+            or now - self._new_writes[0].queued_at >= MAX_GATHERING_SECONDS
+            or len(self._new_writes) >= MAX_TRANSACTION_SIZE
+        ):
+            self._queue_new_writes()
+        else:
+            self._loop.call_soon(self._queue_when_idle, now)
 
     def _queue_new_writes(self) -> None:
         new_writes, self._new_writes = self._new_writes, []
@@ -128,7 +146,7 @@ class WriterThread:
             # The callers get the error, unchanged if it is not an error of SQLite. The next batch uses a new
             # connection, which recovers from errors of this one.
             self._disconnect()
-            expiry_time = time.monotonic() - self._lock_timeout if isinstance(error, apsw.BusyError) else math.inf
+            expiry_time = self._now() - self._lock_timeout if isinstance(error, apsw.BusyError) else math.inf
             expired_writes = list(itertools.takewhile(lambda queued: queued.queued_at <= expiry_time, batch))
             self._send_outcomes([(queued.future, error) for queued in expired_writes])
             return batch[len(expired_writes) :]
@@ -138,7 +156,7 @@ class WriterThread:
     def _run_transaction(self, batch: list[_QueuedWrite]) -> list[Any]:
         """Returns the result or exception of each write. If this raises, nothing was written."""
         self._check_file()
-        lock_timeout = batch[0].queued_at + self._lock_timeout - time.monotonic()
+        lock_timeout = batch[0].queued_at + self._lock_timeout - self._now()
         if self._db is None:
             self._db = self._connect(lock_timeout)
         set_lock_timeout(self._db, lock_timeout)
@@ -308,6 +326,8 @@ def _split_sequence(values: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     return (values[start : start + size] for start in range(0, len(values), size))
 
 
+IDLE_PASS_SECONDS: Final = 0.0001  # a pass of the event loop that takes less does no work of a request
+MAX_GATHERING_SECONDS: Final = 0.01  # for which a write waits at most until the event loop is idle
 MAX_TRANSACTION_SIZE: Final = 512  # writes; a limit, so that no caller waits for ever while more are queued
 MAX_STATEMENT_ROWS: Final = 64  # each number of rows is a separate statement in the statement cache
 MAX_STATEMENT_BYTES: Final = 16 * 1024 * 1024  # bytes of cached statements with their values
