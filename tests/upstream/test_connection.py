@@ -8,6 +8,7 @@ import pytest
 from tests.upstream.scripted import Wire
 
 from antiphon.errors import UpstreamFault
+from antiphon.upstream.connection import WRITE_SIZE
 from antiphon.upstream.tls import trusted_context
 
 pytestmark = pytest.mark.without_coverage
@@ -45,3 +46,43 @@ def test_connection_lost_before_it_was_made_is_aborted() -> None:
     assert wire.lost
     wire.connection.connection_made(wire)
     assert wire.aborted
+
+
+def test_large_data_is_written_in_parts_while_the_other_side_reads() -> None:
+    """Others are served between two parts: TLS takes long for a large body."""
+    data = bytes(range(256)) * (3 * WRITE_SIZE // 256) + b"end"
+
+    async def work() -> None:
+        wire = Wire()
+        wire.connection.write(b"head")
+        wire.connection.write(data)
+        wire.connection.write(b"next")
+        assert not wire.connection.has_sent_all
+        await asyncio.sleep(0)
+        assert len(wire.written) == len(b"head") + WRITE_SIZE
+        wire.connection.pause_writing()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert len(wire.written) == len(b"head") + WRITE_SIZE
+        wire.connection.resume_writing()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert wire.written == b"head" + data + b"next"
+        assert wire.connection.has_sent_all
+
+    asyncio.run(work())
+
+
+def test_unwritten_data_of_a_dropped_connection_is_discarded() -> None:
+    async def work() -> None:
+        wire = Wire()
+        wire.connection.write(bytes(3 * WRITE_SIZE))
+        await asyncio.sleep(0)
+        wire.connection.drop()
+        wire.connection.write(bytes(3 * WRITE_SIZE))
+        wire.connection.resume_writing()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert len(wire.written) == WRITE_SIZE
+
+    asyncio.run(work())

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol, cast
 
@@ -16,6 +17,8 @@ from antiphon.errors import UpstreamFault
 from antiphon.upstream.tls import TlsSession, TlsState, tls_fault
 
 READ_SIZE: Final = 32 * 1024
+#: Bytes that are encrypted and written in one step of the event loop. TLS takes 5 ms for a MiB.
+WRITE_SIZE: Final = 256 * 1024
 
 
 class Listener(Protocol):
@@ -40,10 +43,13 @@ class Connection(asyncio.BufferedProtocol):
         self._on_closed = on_closed
         self._transport: asyncio.Transport | None = None
         self._tls: TlsSession | None = None
+        self._unwritten: deque[memoryview] = deque()  # the rest of large data
+        self._is_write_paused = False  # the other side does not read as fast
+        self._is_write_scheduled = False
 
     @property
     def has_sent_all(self) -> bool:
-        return self._transport is not None and self._transport.get_write_buffer_size() == 0
+        return self._transport is not None and not self._unwritten and self._transport.get_write_buffer_size() == 0
 
     def listen(self, listener: Listener | None) -> None:
         """Passes received bytes to `listener` from now on; None: no bytes are expected."""
@@ -52,9 +58,42 @@ class Connection(asyncio.BufferedProtocol):
             listener.on_disconnect(False)
 
     def write(self, data: bytes) -> None:
+        """Writes data; large data in parts, so that the event loop serves others in between."""
+        if len(data) <= WRITE_SIZE and not self._unwritten:
+            self._write_part(data)
+        elif data and not self.is_dropped:
+            self._unwritten.append(memoryview(data))
+            self._schedule_write()
+
+    def _schedule_write(self) -> None:
+        if self._unwritten and not self._is_write_paused and not self._is_write_scheduled:
+            self._is_write_scheduled = True
+            asyncio.get_running_loop().call_soon(self._write_next_part)
+
+    def _write_next_part(self) -> None:
+        self._is_write_scheduled = False
+        if not self._unwritten or self._is_write_paused:
+            return
+        data = self._unwritten.popleft()
+        if len(data) > WRITE_SIZE:
+            self._unwritten.appendleft(data[WRITE_SIZE:])
+        self._write_part(data[:WRITE_SIZE])
+        self._schedule_write()
+
+    def _write_part(self, data: bytes | memoryview) -> None:
         self.write_raw(data if self._tls is None else self._tls.encrypt(data))
 
-    def write_raw(self, data: bytes) -> None:
+    def write_request(self, head: bytes, body: bytes) -> None:
+        """Writes a request. The body is not copied, unless it is small and is encrypted."""
+        if len(body) > WRITE_SIZE:
+            self.write(head)
+            self.write(body)
+        elif self._tls is not None or self._unwritten:
+            self.write(head + body)
+        elif self._transport is not None and not self.is_dropped:
+            self._transport.writelines((head, body))
+
+    def write_raw(self, data: bytes | memoryview) -> None:
         """Writes bytes without encrypting them, for the TLS layer itself."""
         if data and self._transport is not None and not self.is_dropped:
             self._transport.write(data)
@@ -71,6 +110,7 @@ class Connection(asyncio.BufferedProtocol):
     def drop(self, *, is_clean: bool = False) -> None:
         """Closes the socket at once, discards unsent data, and notifies the listener."""
         self.is_dropped = True
+        self._unwritten.clear()
         listener, self._listener = self._listener, None
         if self._transport is not None:
             self._transport.abort()
@@ -112,6 +152,13 @@ class Connection(asyncio.BufferedProtocol):
                 self.drop()
         if tls_state != "open":
             self.drop(is_clean=tls_state == "done")
+
+    def pause_writing(self) -> None:
+        self._is_write_paused = True
+
+    def resume_writing(self) -> None:
+        self._is_write_paused = False
+        self._schedule_write()
 
     def eof_received(self) -> None:
         # TLS announces its end; an unannounced end may come from anybody on the path.

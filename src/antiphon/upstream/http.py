@@ -44,15 +44,15 @@ class HttpTransport:
     ) -> HttpResponse:
         """Sends a request and waits for the response head. Cancelling closes the connection."""
         origin, path = _split_url(url)
-        head = _request_head(method, path, origin, tuple(headers.items()))
+        fields = _request_head(method, path, origin, tuple(headers.items()))
         length = b"content-length: %d\r\n" % len(body) if body or method != "GET" else b""
-        request = b"%b%b\r\n%b" % (head, length, body)
+        head = b"%b%b\r\n" % (fields, length)
         pool = self._pool(origin)
         started_at = pool.loop.time()
         pooled_connection = pool.take_idle()
         if pooled_connection is not None:
             try:
-                return await _send_on_connection(pool, pooled_connection, request, timeouts, started_at)
+                return await _send_on_connection(pool, pooled_connection, head, body, timeouts, started_at)
             except StaleConnection:
                 # It ended while it was idle, unless the server had time to work on the request.
                 if pool.loop.time() - started_at > STALE_SECONDS:
@@ -63,7 +63,7 @@ class HttpTransport:
             )
         new_connection = await pool.connect(min(timeouts.connect, timeouts.total))
         try:
-            return await _send_on_connection(pool, new_connection, request, timeouts, started_at)
+            return await _send_on_connection(pool, new_connection, head, body, timeouts, started_at)
         except StaleConnection:
             raise NoAnswer("the upstream closed the connection without an answer") from None
 
@@ -213,10 +213,10 @@ class _Pool:
 
 
 async def _send_on_connection(
-    pool: _Pool, connection: Connection, request: bytes, timeouts: Timeouts, started_at: float
+    pool: _Pool, connection: Connection, head: bytes, body: bytes, timeouts: Timeouts, started_at: float
 ) -> HttpResponse:
     answer = HttpResponse(connection, pool.give_back, timeouts, started_at, pool.loop)
-    connection.write(request)
+    connection.write_request(head, body)
     try:
         await answer.head
     except BaseException:

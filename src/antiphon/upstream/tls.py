@@ -54,7 +54,7 @@ class TlsSession:
             state = "broken"
         return b"".join(parts), state
 
-    def encrypt(self, data: bytes) -> bytes:
+    def encrypt(self, data: bytes | memoryview) -> bytes:
         """Encrypts all of `data`."""
         remaining = memoryview(data)
         while remaining:
