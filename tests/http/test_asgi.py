@@ -4,12 +4,12 @@ test_connection.py."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 
-from antiphon.http.asgi import BODY_HIGH, DIRECT, Headers, RequestCycle, encode_head
+from antiphon.http.asgi import BODY_HIGH, DIRECT, LARGE_PIECE, Headers, RequestCycle, encode_head
 
 pytestmark = pytest.mark.without_coverage
 
@@ -46,6 +46,11 @@ class Pipe(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.writes: list[bytes] = []
+        self.pieces: list[bytes | bytearray | memoryview[int]] = []  # of the last `writelines`
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview[int]]) -> None:
+        self.pieces = list(list_of_data)
+        self.write(b"".join(self.pieces))
 
     def write(self, data: bytes | bytearray | memoryview[int]) -> None:
         self.writes.append(bytes(data))
@@ -108,6 +113,21 @@ def test_head_and_first_bytes_are_one_write() -> None:
             b"0\r\n\r\n",
         ]
         assert (line.complete, line.closed) == (1, 0)
+
+    on_a_line(work)
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_large_answer_is_written_without_a_copy(method: str) -> None:
+    content = bytes(LARGE_PIECE + 1)
+
+    async def work(line: Connection) -> None:
+        cycle = line.cycle(method)
+        cycle.end_body()
+        cycle.respond_now(200, [], content)
+        head = b"HTTP/1.1 200 OK\r\n\r\n"
+        assert b"".join(line.wire.writes) == head + (content if method == "GET" else b"")
+        assert any(piece is content for piece in line.wire.pieces) is (method == "GET")
 
     on_a_line(work)
 

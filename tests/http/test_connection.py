@@ -879,6 +879,60 @@ def _scopes_and_bodies(place: Place, requests: list[tuple[bytes, bytes, int]], *
     ]
 
 
+# New connections
+
+
+class RecordingTransport(asyncio.Transport):
+    """A transport that records which of its details are asked for."""
+
+    def __init__(self, addresses: dict[str, Any]) -> None:
+        super().__init__()
+        self.addresses = addresses
+        self.asked: list[str] = []
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        self.asked.append(name)
+        return self.addresses.get(name, default)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("addresses", "client", "server"),
+    [
+        ({"peername": ("10.0.0.1", 5000), "sockname": ("10.0.0.2", 80)}, ("10.0.0.1", 5000), ("10.0.0.2", 80)),
+        ({"peername": ("::1", 5000, 0, 0), "sockname": ("::1", 80, 0, 0)}, ("::1", 5000), ("::1", 80)),
+        ({}, None, None),
+    ],
+)
+def test_addresses_are_looked_up_with_the_first_request(
+    addresses: dict[str, Any], client: tuple[str, int] | None, server: tuple[str, int] | None
+) -> None:
+    """Accepting a connection is cheap: while many are accepted, later ones wait."""
+
+    async def run() -> None:
+        app = TinyApp()
+        config = uvicorn.Config(app, http=HttpProtocol, ws="none", lifespan="off", log_config=None, proxy_headers=False)
+        protocol = HttpProtocol(config, uvicorn.server.ServerState(), {})
+        transport = RecordingTransport(addresses)
+        protocol.connection_made(transport)
+        assert transport.asked == []
+        for _ in range(2):
+            protocol.on_message_begin()
+            assert (protocol.scope["client"], protocol.scope["server"]) == (client, server)
+        assert sorted(transport.asked) == ["peername", "sockname"]
+        protocol.connection_lost(None)
+
+    asyncio.run(run())
+
+
 # Input that waits for its turn
 
 

@@ -36,6 +36,7 @@ from websockets.typing import Origin
 from antiphon.config import Config, KeyConfig, ServerConfig
 from antiphon.errors import ClientDisconnected
 from antiphon.http.access_policy import ANONYMOUS_OWNER, AccessPolicy
+from antiphon.http.asgi import LARGE_PIECE
 from antiphon.http.connection import HttpProtocol
 from antiphon.http.websocket import MAX_FRAMES_PER_STEP, WebSocket, WebSocketRoutes, WebSocketTimeouts
 
@@ -81,6 +82,9 @@ class Echo:
             case ["pause"]:
                 socket.pause()
                 socket.send(b"paused")
+            case ["large"]:
+                socket.send(b"x" * (LARGE_PIECE + 1))
+                socket.send(b"after it")
             case ["flood"]:
                 task = asyncio.get_running_loop().create_task(self._flood(socket))
                 self.tasks.add(task)
@@ -410,6 +414,13 @@ def test_websocket_after_an_unread_answer_starts_write_paused(place: Place) -> N
 def test_data_received_with_the_upgrade_is_processed(place: Place) -> None:
     with place.open(behind=frame(1, b"one") + frame(1, b"two")) as client:
         assert (client.receive(), client.receive()) == ("one", "two")
+
+
+def test_large_message_is_one_frame_and_the_next_follows_it(place: Place) -> None:
+    with place.open() as client:
+        client.send("large")
+        assert client.receive() == "x" * (LARGE_PIECE + 1)
+        assert client.receive() == "after it"
 
 
 def test_large_data_with_the_upgrade_is_processed(place: Place) -> None:

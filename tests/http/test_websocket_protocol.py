@@ -11,6 +11,7 @@ from tests.websocket_client import frame
 from wsproto.frame_protocol import FrameProtocol
 
 from antiphon.http.websocket_protocol import (
+    LARGE_PAYLOAD,
     PING,
     BinaryMessage,
     CloseFrame,
@@ -252,3 +253,13 @@ def test_client_library_reads_our_control_frames() -> None:
 
 def test_long_close_reason_is_truncated_between_characters() -> None:
     assert read_by_client(close_frame(1008, "é" * 100)) == [(1008, "é" * 61)]
+
+
+@pytest.mark.parametrize("rest", [b"", frame(9, b"?")], ids=["at the end of the input", "before another frame"])
+def test_large_message_is_read_in_any_pieces(rest: bytes) -> None:
+    text = "dreí".encode() * (LARGE_PAYLOAD // 4)
+    data = frame(1, text) + rest
+    pieces = [data[at : at + 100_000] for at in range(0, len(data), 100_000)]
+    expected = [TextMessage(text), *read(rest)]
+    assert read(*pieces, max_message=2 * LARGE_PAYLOAD) == expected
+    assert read(data, max_message=2 * LARGE_PAYLOAD) == expected

@@ -81,6 +81,10 @@ class OwnerQueues(Generic[T]):
         self.count += 1
         self._queues.setdefault(owner, deque()).append(entry)
 
+    def __contains__(self, owner: str) -> bool:
+        """Whether an entry of the owner waits."""
+        return owner in self._queues
+
     def take_next(self) -> T | None:
         """Removes the entry whose turn it is; None if none waits."""
         if not self._queues:
@@ -96,13 +100,15 @@ class OwnerQueues(Generic[T]):
 
 class InputQueue:
     """Takes the input of a few connections as it comes. While more waits, takes one in each step of the event loop, so
-    that input of others arrives in between and waits only for one of each other owner. A request is read, resolved
-    and prepared in the steps that follow its input, so this spreads their computation too."""
+    that input of others arrives in between. Input of an owner of which nothing waits is processed as it comes too, for
+    a few owners in each step, so it does not wait for those with many requests. A request is read, resolved and
+    prepared in the steps that follow its input, so this spreads their computation too."""
 
     def __init__(self, max_at_once: int) -> None:
         self._queues = OwnerQueues[Callable[[], None]]()
         self._max_at_once = max_at_once
         self._free_places = max_at_once  # until the next step
+        self._owners_of_step: set[str] = set()  # whose input was processed beside the queue
 
     def take_place(self) -> bool:
         """Whether input can be processed at once; if not, it must be added."""
@@ -114,11 +120,17 @@ class InputQueue:
         return True
 
     def add(self, owner: str, process: Callable[[], None]) -> None:
-        """Calls `process` when it is the owner's turn."""
-        self._queues.add(owner, process)
+        """Calls `process` when it is the owner's turn: at once if nothing of the owner waits."""
+        owners = self._owners_of_step
+        if owner in self._queues or owner in owners or len(owners) == self._max_at_once:
+            self._queues.add(owner, process)
+        else:
+            owners.add(owner)
+            process()
 
     def _process_next(self) -> None:
         loop = asyncio.get_running_loop()
+        self._owners_of_step.clear()
         if self._queues.count > self._max_at_once:
             loop.call_soon(self._process_next)
             process = self._queues.take_next()

@@ -276,7 +276,12 @@ class RequestCycle:
         if self.more_body or not self.keep_alive:
             self.keep_alive = False  # see `_start_response`
             head += b"connection: close\r\n"
-        self._connection.transport.write(b"%b\r\n%b" % (head, b"" if self.scope["method"] == "HEAD" else body))
+        if self.scope["method"] == "HEAD":
+            body = b""
+        if len(body) > LARGE_PIECE:
+            self._connection.transport.writelines((head, b"\r\n", body))
+        else:
+            self._connection.transport.write(b"%b\r\n%b" % (head, body))
         self._complete_response()
 
     def write_now(self, data: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""The HTTP/1.1 server protocol: uvicorn's, hardened for open networks. Knows no endpoint.
+"""The HTTP/1.1 server protocol that uvicorn runs, hardened for open networks. Knows no endpoint.
 
 Parser errors are answered as JSON errors (ERR-1). Heads are limited in size and time, ambiguous framing is refused, and
 clients that do not read are disconnected.
@@ -10,13 +10,15 @@ import asyncio
 import logging
 import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import chain
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import httptools
+import uvicorn
 from msgspec import Struct
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.server import ServerState
 
 from antiphon.errors import ApiError, ClientFault
 from antiphon.gateway.admission import InputQueue
@@ -45,8 +47,9 @@ WRITE_LOW: Final = 16 * 1024
 LOG: Final = logging.getLogger("antiphon.http")
 
 
-class HttpProtocol(HttpToolsProtocol):
-    """One client connection."""
+class HttpProtocol(asyncio.Protocol):
+    """One client connection. Until its first request it does as little as possible: while many connections are
+    accepted, those that come later wait."""
 
     #: Seconds for a head from its first byte, or for a new connection until its first head.
     head_timeout = 20.0
@@ -59,8 +62,28 @@ class HttpProtocol(HttpToolsProtocol):
     #: Seconds for a client to read the error that ends the connection.
     drain_timeout = 1.5
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    transport: asyncio.Transport
+    flow: FlowControl
+    scope: Scope
+    headers: Headers
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: Mapping[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        if not config.loaded:
+            config.load()
+        self.app: Any = config.loaded_app
+        self.loop = _loop or asyncio.get_running_loop()
+        self.server_state = server_state
+        self.connections: set[Any] = server_state.connections
+        self.tasks = server_state.tasks
+        self.timeout_keep_alive = config.timeout_keep_alive
+        self._app_state = app_state
+        self.parser = self._new_parser()
         self.url = b""
         self._newest_cycle: RequestCycle | None = None  # the request with the last head
         self._current_cycle: RequestCycle | None = None  # the request being answered
@@ -83,7 +106,9 @@ class HttpProtocol(HttpToolsProtocol):
     # The connection
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        self.connections.add(self)
+        self.transport = transport
+        self.flow = FlowControl(transport)
         transport.set_write_buffer_limits(WRITE_HIGH, WRITE_LOW)
         self._input_timer = self.loop.call_later(self.head_timeout, self._on_head_timeout)
 
@@ -93,7 +118,11 @@ class HttpProtocol(HttpToolsProtocol):
         if running is not None:
             running.on_disconnect()
         self._pipelined_cycles.clear()
-        super().connection_lost(exc)
+        self.connections.discard(self)
+        self.flow.resume_writing()
+        if exc is None:
+            self.transport.close()
+        del self.parser  # breaks a reference cycle
         self._stop_timers()
 
     def _stop_timers(self) -> None:
@@ -101,8 +130,18 @@ class HttpProtocol(HttpToolsProtocol):
             if timer is not None:
                 timer.cancel()
 
-    # EOF counts as a disconnect (uvicorn's `eof_received` closes): closing a socket sends the same FIN as closing half
-    # of it, and a client that has disconnected must not keep its upstream busy (docs/decisions/0005).
+    @cached_property
+    def client(self) -> tuple[str, int] | None:
+        """The address of the client."""
+        return _address(self.transport.get_extra_info("peername"))
+
+    @cached_property
+    def server(self) -> tuple[str, int] | None:
+        """The address that the client has connected to."""
+        return _address(self.transport.get_extra_info("sockname"))
+
+    # EOF counts as a disconnect (asyncio's own `eof_received` closes): closing a socket sends the same FIN as closing
+    # half of it, and a client that has disconnected must not keep its upstream busy (docs/decisions/0005).
 
     def data_received(self, data: bytes) -> None:
         if self._is_closing:
@@ -115,11 +154,12 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _queue_input(self, queue: InputQueue, data: bytes) -> None:
         """Many requests arrive: input waits until it is its owner's turn."""
-        if not self._queued_input:
+        is_first = not self._queued_input
+        self._queued_input += data
+        if is_first:
             guess_owner: Callable[[bytes], str | None] = self.app.guess_owner
             self._owner = guess_owner(data) or self._owner
             queue.add(self._owner, self._process_queued_input)
-        self._queued_input += data
         if len(self._queued_input) > BODY_HIGH:
             self.flow.pause_reading()
 
@@ -161,9 +201,14 @@ class HttpProtocol(HttpToolsProtocol):
         """The head without its upgrade header, for a new parser. An unknown upgrade is ignored."""
         lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
         lines += [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
-        self.parser = httptools.HttpRequestParser(self)
-        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self.parser = self._new_parser()
         return b"\r\n".join([*lines, b"", b""])
+
+    def _new_parser(self) -> httptools.HttpRequestParser:
+        parser = httptools.HttpRequestParser(self)
+        # The response to a request with `connection: close` comes before the pipelined bytes behind it are refused.
+        parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        return parser
 
     def _admit_websocket(self, method: str, version: str) -> WebSocket:
         """Asks the application's `websockets` to accept the upgrade."""
@@ -177,13 +222,13 @@ class HttpProtocol(HttpToolsProtocol):
         self.scope["method"] = method
         self.scope["http_version"] = version
         self._set_target()
-        return websockets.accept(cast(Scope, self.scope))
+        return websockets.accept(self.scope)
 
     def _switch_to_websocket(self, socket: WebSocket) -> None:
         """Turns the connection into a WebSocket and stops all HTTP timers."""
         self._stop_timers()
         self.connections.discard(self)
-        self.parser = None  # type: ignore[assignment]
+        del self.parser  # breaks a reference cycle
         socket.open(self.transport, self.connections, self.server_state.default_headers)
         if self.flow.write_paused:  # by an earlier response
             socket.pause_writing()
@@ -193,17 +238,16 @@ class HttpProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self.url = b""
         self.headers = []
-        scope: Any = {
+        self.scope = {
             "type": "http",
             "asgi": ASGI,
             "server": self.server,
             "client": self.client,
-            "scheme": self.scheme,
-            "root_path": self.root_path,
+            "scheme": "http",
+            "root_path": "",
             "headers": self.headers,
-            "state": self.app_state.copy(),
+            "state": {**self._app_state},
         }
-        self.scope = scope
 
     def on_url(self, url: bytes) -> None:
         self.url += url
@@ -228,7 +272,7 @@ class HttpProtocol(HttpToolsProtocol):
             if _is_websocket_upgrade(self.headers):
                 self._socket = self._admit_websocket(method, version)
             return  # the parser stops here; `_feed_parser` continues
-        scope: Scope = self.scope  # type: ignore[assignment]
+        scope = self.scope
         scope["method"] = method
         scope["http_version"] = version
         scope[HEADERS_BY_NAME] = by_name
@@ -263,9 +307,9 @@ class HttpProtocol(HttpToolsProtocol):
         target = _cached_target(self.url) if len(self.url) <= MAX_CACHED_URL else _target(self.url)
         if target.host:  # RFC 9112, 3.2.2: an absolute target replaces the Host header
             self.headers[:] = [(b"host", target.host), *(header for header in self.headers if header[0] != b"host")]
-            cast(Scope, self.scope)[HEADERS_BY_NAME] = headers_by_name(self.headers)
-        self.scope["path"] = self.root_path + target.path
-        self.scope["raw_path"] = self.root_path.encode("ascii") + target.raw_path
+            self.scope[HEADERS_BY_NAME] = headers_by_name(self.headers)
+        self.scope["path"] = target.path
+        self.scope["raw_path"] = target.raw_path
         self.scope["query_string"] = target.query
 
     # Responses, in the order of their requests
@@ -431,11 +475,11 @@ class HttpProtocol(HttpToolsProtocol):
             self._refuse_input(_too_late(f"the rest of the body was not received within {self.body_timeout:g} s"))
 
     def pause_writing(self) -> None:
-        super().pause_writing()
+        self.flow.pause_writing()
         self._start_stall_timer()
 
     def resume_writing(self) -> None:
-        super().resume_writing()
+        self.flow.resume_writing()
         if self._current_cycle is None:
             self._start_stall_timer()  # until it has read everything
         else:
@@ -465,6 +509,11 @@ class HttpProtocol(HttpToolsProtocol):
                 extra={"fields": {"waiting_bytes": waiting, "seconds": self.stall_timeout}},
             )
             self.transport.abort()
+
+
+def _address(name: Any) -> tuple[str, int] | None:
+    """Host and port in the name of a TCP socket, which has more parts for IPv6."""
+    return name[:2] if isinstance(name, tuple) else None
 
 
 class _Target(Struct, frozen=True):

@@ -18,7 +18,7 @@ from antiphon.errors import ClientDisconnected, ClientFault
 from antiphon.gateway.ids import new_id
 from antiphon.gateway.request_scope import call_listener
 from antiphon.http.access_policy import AccessPolicy, Caller
-from antiphon.http.asgi import Headers, Scope
+from antiphon.http.asgi import LARGE_PIECE, Headers, Scope
 from antiphon.http.body_budget import BodyBudget
 from antiphon.http.websocket_protocol import (
     PING,
@@ -36,6 +36,7 @@ from antiphon.http.websocket_protocol import (
     handshake_response,
     pong_frame,
     text_frame,
+    text_frame_head,
 )
 
 LOG: Final = logging.getLogger("antiphon.http.websocket")
@@ -185,7 +186,13 @@ class WebSocket(asyncio.Protocol):
 
     def send(self, text: bytes) -> None:
         """Sends one UTF-8 text message; drops it if the connection is closed."""
-        if self._state == "open":
+        if self._state != "open":
+            return
+        if len(text) > LARGE_PIECE:  # it is not copied
+            head = text_frame_head(len(text))
+            self._written_bytes += len(head) + len(text)
+            self._transport.writelines((head, text))
+        else:
             self._write(text_frame(text))
 
     @property

@@ -150,7 +150,7 @@ class FrameReader:
     def next_frame(self) -> ReceivedFrame | None:
         """The next whole frame; None if there is none. Raises `InvalidFrame`."""
         if self._frame is None and self._has_valid_head():
-            self._frame = Frame.parse(self._stream.read_exact, mask=True)
+            self._frame = Frame.parse(self._read_exact, mask=True)
         if self._frame is None:
             return None
         try:
@@ -161,6 +161,17 @@ class FrameReader:
         except ProtocolError as error:
             raise InvalidFrame(CloseCode.PROTOCOL_ERROR, str(error)) from None
         return None
+
+    def _read_exact(self, size: int) -> Generator[None, None, bytearray]:
+        """Reads bytes for the parser. If all input is a large payload, as of a client that waits for its answer, it is
+        not copied."""
+        stream = self._stream
+        while len(stream.buffer) < size:
+            yield
+        if size < LARGE_PAYLOAD or len(stream.buffer) > size:
+            return (yield from stream.read_exact(size))
+        payload, stream.buffer = stream.buffer, bytearray()
+        return payload
 
     def _has_valid_head(self) -> bool:
         """Whether the next frame has announced its length. RFC 6455, 5.2 and 5.5: checks it before any of the payload
@@ -216,12 +227,16 @@ class FrameReader:
 
 def text_frame(text: bytes) -> bytes:
     """A text message in one frame."""
-    size = len(text)
+    return text_frame_head(len(text)) + text
+
+
+def text_frame_head(size: int) -> bytes:
+    """The head of a text message of `size` bytes in one frame."""
     if size < 126:
-        return b"\x81%c%b" % (size, text)
+        return b"\x81%c" % size
     if size < 65536:
-        return b"\x81\x7e" + size.to_bytes(2) + text
-    return b"\x81\x7f" + size.to_bytes(8) + text
+        return b"\x81\x7e" + size.to_bytes(2)
+    return b"\x81\x7f" + size.to_bytes(8)
 
 
 def pong_frame(payload: bytes) -> bytes:
@@ -272,5 +287,6 @@ def _parse_close_frame(payload: bytes) -> CloseFrame:
 PING: Final = b"\x89\x00"
 CONTROL_BIT: Final = 0x08  # of an opcode
 MAX_SHORT_LENGTH: Final = 125  # a longer length has its own bytes, and a control frame has none longer
+LARGE_PAYLOAD: Final = 1024 * 1024  # bytes
 UTF8_PART: Final = 64 * 1024  # bytes
 KEY_PATTERN: Final = re.compile(rb"[A-Za-z0-9+/]{22}==")
