@@ -74,6 +74,8 @@ FRAME_ENCODERS: Final[dict[Framing, Callable[[sse.Frame], bytes]]] = {"sse": sse
 # `text_run` of a reader or a writer that accepts many text deltas at once.
 TextRunToHub = Callable[[list[sse.Frame], int], tuple[TextRun | None, int]]
 TextRunFromHub = Callable[[TextRun], bytes]
+# `split_event` of a writer: the pieces of a large event, which are not joined; None for other events.
+SplitEvent = Callable[[StreamEvent], list[bytes | memoryview] | None]
 
 
 class ServerDialect(Struct, frozen=True, kw_only=True):
@@ -86,6 +88,10 @@ class ServerDialect(Struct, frozen=True, kw_only=True):
     response_to_hub: Callable[..., tuple[Response, Losses]]
     error_to_hub: Callable[[int, Mapping[str, str], bytes], ApiError]
     wire_type: type[Any]
+    #: A whole answer, and whole frames of a stream, without the settings of the request; None: answers do not repeat
+    #: them.
+    without_settings: Callable[[bytes], bytes] | None = None
+    frames_without_settings: Callable[[bytes], bytes] | None = None
     #: The shipped profile without the differences of any server.
     default_profile: str
     stream_path: str = ""  # for streams, if different

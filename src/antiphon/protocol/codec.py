@@ -169,8 +169,7 @@ def encode(value: Any) -> bytes:
 def encode_pieces(value: Request | Response) -> list[bytes | Raw]:
     """The same in pieces: instructions and tools that are encoded already and large, which must be on one line, are
     neither copied nor searched. Each of that takes as long as encoding all the rest."""
-    settings: dict[str, Any] = {"tools": value.tools, "instructions": value.instructions}
-    large = {name: raw for name, raw in settings.items() if type(raw) is Raw and len(raw) > LARGE_SETTING}
+    large = large_settings(value)
     if not large:
         return [encode(value) if type(value.tools) is ToolList else _encode_restored(value)]
     marked_value = replace(value, **{name: Raw(b'"antiphon:encoded_%b"' % name.encode()) for name in large})
@@ -178,6 +177,12 @@ def encode_pieces(value: Request | Response) -> list[bytes | Raw]:
     if len(pieces) > 1 + 2 * len(large):  # the client has such a mark in its own JSON
         return [_encode(restore_raw(value))]
     return [large[piece.decode()] if index % 2 else piece for index, piece in enumerate(pieces)]
+
+
+def large_settings(value: Request | Response) -> dict[str, Raw]:
+    """The instructions and tools that are encoded already and large."""
+    settings: dict[str, Any] = {"tools": value.tools, "instructions": value.instructions}
+    return {name: raw for name, raw in settings.items() if type(raw) is Raw and len(raw) > LARGE_SETTING}
 
 
 def _encode_restored(value: Any) -> bytes:

@@ -333,7 +333,7 @@ class ResponseWriter:
         """STR-9: adds text to the arguments of a call."""
         item = self._get_open_item(key, OpenFunctionCall)
         if delta:
-            self.count_bytes(_text_size(delta))
+            self.count_bytes(len(delta) if delta.isascii() else _text_size(delta))
             item.pieces.append(delta)
             self._emit(
                 ArgumentsDelta(
@@ -623,9 +623,10 @@ class ResponseWriter:
         open_part = self._get_or_open_part(item, kind, part_key)
         if not delta:
             return
-        self.count_bytes(_text_size(delta))
+        self.count_bytes(len(delta) if delta.isascii() else _text_size(delta))
         open_part.pieces.append(delta)
-        number = self._take_number()
+        number = self._next_number
+        self._next_number = number + 1
         item_id, output_index, part_index = item.id, item.index, open_part.index
         if kind is ReasoningText:
             self._emit(

@@ -324,3 +324,14 @@ def test_log_probabilities_keep_unknown_members() -> None:
     ]
     sent = [event | {"output_index": 0} if "output_index" in event else event for event in sent]
     assert relay(sent, asking) == expected(sent)
+
+
+@pytest.mark.parametrize("size", [10, codec.LARGE_SETTING])
+def test_encoded_settings_of_a_large_request_stay_beside_those_of_the_server(size: int) -> None:
+    """The server may send tools that the hub does not read."""
+    tools: Any = msgspec.Raw(b'[{"type":"acme","x":"%b"}]' % (b"x" * size))
+    initial = replace(make_initial_response(REQUEST, id="resp_ours", created_at=1), tools=tools)
+    server = {**whole([]), "tools": [{"type": "function", "name": 7}], "metadata": {"a": "b"}}
+    response, _ = response_to_hub(json.dumps(server).encode(), REQUEST, initial, counting_stamps())
+    assert response.tools is tools
+    assert response.metadata == {"a": "b"}

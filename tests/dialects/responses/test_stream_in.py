@@ -36,7 +36,13 @@ from tests.dialects.responses.upstreams import (
 from tests.generate.events import Life, counting_stamps, written
 
 from antiphon import sse
-from antiphon.dialects.responses import EventsFromHub, ResponsesWire, response_to_hub
+from antiphon.dialects.responses import (
+    EventsFromHub,
+    ResponsesWire,
+    frames_without_settings,
+    response_to_hub,
+    without_settings,
+)
 from antiphon.dialects.responses.stream_out import EventStyle
 from antiphon.errors import UpstreamFault
 from antiphon.protocol.events import (
@@ -290,3 +296,20 @@ def test_fast_path_gives_the_same_events() -> None:
     ]
     read = read_events({"type": "response.output_text.delta", "item_id": "msg_1", **delta} for delta in deltas)
     assert [part["text"] for part in stable_fields(read.response)["output"][0]["content"]] == ["abce", "d"]
+
+
+@pytest.mark.parametrize("body", [b"[]", b"{", b"", b'{"tools":[}'])
+def test_invalid_response_keeps_its_bytes_when_settings_are_removed(body: bytes) -> None:
+    assert without_settings(body) == body
+
+
+def test_only_settings_of_valid_events_are_removed() -> None:
+    invalid = b'data: {"response":{"tools":[}}\n\ndata: [DONE]\n\ndata: {"response":1}\n\n'
+    assert frames_without_settings(invalid) == invalid
+    event = b'event: x\ndata: {"type":"x","response":{"tools":[1],"id":"r","instructions":null,"a":[]},"n":1.50}\n\n'
+    assert frames_without_settings(event) == b'event: x\ndata: {"type":"x","response":{"id":"r","a":[]},"n":1.50}\n\n'
+
+
+def test_too_long_event_is_left_to_its_reader() -> None:
+    stream = b"data: %b\n\n" % bytes(sse.MAX_EVENT_LENGTH + 1)
+    assert frames_without_settings(stream) == stream

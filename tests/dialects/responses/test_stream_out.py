@@ -224,3 +224,28 @@ def test_line_endings_in_a_response_give_no_second_line(size: int, framing: Fram
     sent = json.loads(data)["response"]
     assert sent["output"] == [{"type": "acme:note", "text": "a\nb"}]
     assert sent["instructions"] == "x" * size
+
+
+@pytest.mark.parametrize("size", [10, LARGE_SETTING])
+@pytest.mark.parametrize("framing", ["sse", "websocket"])
+def test_split_event_has_the_bytes_of_the_event(framing: Framing, size: int) -> None:
+    """Only events of a stream with large settings are split. The settings are not copied."""
+    text = Raw(b'"%b"' % (b"x" * size))
+    response = replace(make_initial_response(REQUEST, id="resp_1", created_at=1), instructions=text)
+    event = ResponseCompleted(sequence_number=3, response=response)
+    pieces = EventsFromHub(REQUEST, framing=framing).split_event(event)
+    if framing == "websocket" or size < LARGE_SETTING:
+        assert pieces is None
+    else:
+        assert pieces is not None
+        assert b"".join(pieces) == encoded(event, framing=framing)
+        assert [type(piece) for piece in pieces].count(memoryview) == 1
+
+
+def test_event_with_unknown_members_is_not_split() -> None:
+    text = Raw(b'"%b"' % (b"x" * LARGE_SETTING))
+    response = replace(make_initial_response(REQUEST, id="resp_1", created_at=1), instructions=text)
+    event = ResponseCompleted(sequence_number=3, response=response, extra={"acme": Raw(b"1")})
+    error = ErrorPayload(type="server_error", code="x", message="x", param=None)
+    assert EventsFromHub(REQUEST).split_event(event) is None
+    assert EventsFromHub(REQUEST).split_event(ErrorEvent(sequence_number=0, error=error)) is None

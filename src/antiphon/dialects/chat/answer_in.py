@@ -74,14 +74,13 @@ class AnswerToHub:
         if delta.reasoning_content or delta.reasoning or delta.reasoning_details:
             self._add_reasoning_fields(delta)
         tokens = _tokens_to_hub(logprobs.content) if logprobs and logprobs.content else None
-        match delta.content:
-            case str() as text:
-                if text or tokens:
-                    self._add_text(text, tokens)
-            case list() as parts:
-                self._add_parts(parts, tokens)
-            case other:
-                self._add_parts([] if other is None else [other], tokens)
+        content = delta.content
+        if type(content) is str:
+            if content or tokens:
+                self._add_text(content, tokens)
+        elif content is not None or tokens:
+            parts = [] if content is None else content if isinstance(content, list) else [content]
+            self._add_parts(parts, tokens)
         if delta.refusal:
             self._add_refusal(delta.refusal)
         if logprobs and logprobs.refusal:
@@ -245,8 +244,9 @@ class AnswerToHub:
             self._losses.add("message.reasoning", "reasoning", "it has an unknown form")
 
     def _add_reasoning(self, text: str) -> None:
-        self._flush_text()
-        self._end_think_tags()  # a server with a reasoning field does not use tags in the text
+        if self._think_tags != "off" or self._surrogates is not None:  # otherwise no text is pending
+            self._flush_text()
+            self._end_think_tags()  # a server with a reasoning field does not use tags in the text
         if self._surrogates is not None:
             text = self._surrogates.join("reasoning", text)
         if text:

@@ -38,7 +38,7 @@ from antiphon.dialects.common.history import (
     build_history,
     report_other_items,
 )
-from antiphon.dialects.common.plain_history import PlainCalls, plain_history, plain_text
+from antiphon.dialects.common.plain_history import make_plain_turns, plain_text
 from antiphon.dialects.common.tool_errors import mark_failure_in_text
 from antiphon.dialects.common.tool_names import ToolNames, key_of_call
 from antiphon.dialects.common.unknown_fields import report_unknown_fields
@@ -84,22 +84,20 @@ def plain_messages(items: list[ItemParam], names: ToolNames, wire: ChatWire) -> 
     """Return the messages, or None if the conversation is not plain or the server needs another form."""
     if wire.text_content != "string" or wire.empty_content != "null":
         return None
-    turns = plain_history(items)
-    if turns is None:
-        return None
-    messages: list[MessageOut] = []
-    for turn in turns:
-        if type(turn) is not PlainCalls:
-            role, text = turn
-            messages.append(MessageOut(role=role, content=text))
-            continue
-        if wire.missing_reasoning == "blank":  # every call needs reasoning, which only `general_history_from_hub` adds
-            return None
-        calls = [_plain_tool_call(call, names) for call in turn.calls]
-        messages.append(MessageOut(role="assistant", content=turn.text, tool_calls=calls))
-        for call, output in zip(calls, turn.outputs, strict=True):
-            messages.append(MessageOut(role="tool", tool_call_id=call.id, content=output))
-    return messages
+    if wire.missing_reasoning == "blank" and FunctionCallParam in map(type, items):
+        return None  # every call needs reasoning, which only `general_history_from_hub` adds
+
+    def make_calls(text: str | None, calls: list[FunctionCallParam], outputs: list[str]) -> list[MessageOut]:
+        wire_calls = [_plain_tool_call(call, names) for call in calls]
+        return [
+            MessageOut("assistant", text, tool_calls=wire_calls),
+            *(
+                MessageOut("tool", output, tool_call_id=call.id)
+                for call, output in zip(wire_calls, outputs, strict=True)
+            ),
+        ]
+
+    return make_plain_turns(items, MessageOut, make_calls)
 
 
 def _first_turn_with_wanted_reasoning(turns: list[HistoryTurn], wire: ChatWire) -> int:

@@ -152,7 +152,9 @@ class EventsToHub(StreamToHub):
 
     def _read_chunk(self, chunk: Chunk, frame: sse.Frame) -> None:
         self._usage = chunk.usage or self._usage
-        error = chunk.error or _error_without_wrapper(chunk, frame)
+        error = chunk.error
+        if chunk.choices is None and chunk.usage is None:
+            error = error or _error_without_wrapper(frame)
         if error:
             self._fail(error_in_answer(error))
             return
@@ -266,10 +268,8 @@ def usage_to_hub(usage: ChatUsage | None) -> Usage | None:
     )
 
 
-def _error_without_wrapper(chunk: Chunk, frame: sse.Frame) -> Any:
+def _error_without_wrapper(frame: sse.Frame) -> Any:
     """Return an error that is not under `error`: a bare error object, or the data of an event named `error`."""
-    if chunk.choices is not None or chunk.usage is not None:
-        return None
     try:
         value = json.loads(
             frame.data.decode("utf-8", "replace")

@@ -228,7 +228,7 @@ class PartOut(Struct, frozen=True, kw_only=True, gc=False):
 AnyPartOut = PartOut | Raw  # `Raw`: a part of a Chat client, as it was sent
 
 
-class MessageOut(Struct, frozen=True, kw_only=True, gc=False):
+class MessageOut(Struct, frozen=True, gc=False):
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[AnyPartOut] | None | UnsetType = UNSET
     tool_calls: list[ToolCallOut] | UnsetType = UNSET

@@ -116,8 +116,8 @@ def plain_contents(items: list[ItemParam], names: ToolNames, wire: GeminiWire) -
             contents.append(ContentOut(role="model", parts=model_parts))
             contents.append(ContentOut(role="user", parts=results))
             continue
-        role, text = turn
-        if role == "assistant":
+        text = turn.text
+        if turn.role == "assistant":
             contents.append(ContentOut(role="model", parts=[PartOut(text=text)]))
         elif contents and contents[-1].role == "user":  # results, which the user's text follows
             contents[-1].parts.append(PartOut(text=text))

@@ -138,8 +138,8 @@ def plain_messages(items: list[ItemParam], names: ToolNames) -> list[MessageOut]
             messages.append(MessageOut(role="assistant", content=assistant_blocks))
             messages.append(MessageOut(role="user", content=results))
             continue
-        role, text = turn
-        if role == "assistant":
+        text = turn.text
+        if turn.role == "assistant":
             messages.append(MessageOut(role="assistant", content=[TextBlock(text=text)]))
         elif messages and messages[-1].role == "user":  # results, which the user's text follows
             messages[-1].content.append(TextBlock(text=text))

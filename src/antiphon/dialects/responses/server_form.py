@@ -52,7 +52,7 @@ class ServerForm:
         self._wire = wire
         self._seal = seal
         self._settings: dict[str, tuple[Raw, Any]] = {}  # the last value of each member: the server sends it repeatedly
-        self._tools: tuple[Raw, ToolList[Tool]] | None = None
+        self._tools: tuple[Raw, list[Tool]] | None = None
         self._kept_members: list[str] | None = None
 
     def response(self, ours: Response, raw: Raw) -> Response:
@@ -110,7 +110,8 @@ class ServerForm:
         if raw is None:
             return ours
         if self._tools is None or self._tools[0] != raw:
-            self._tools = raw, ToolList(_decode_member(ours, raw, _fields_of(Response)["tools"]))
+            tools = _decode_member(ours, raw, _fields_of(Response)["tools"])
+            self._tools = raw, tools if tools is ours else ToolList(tools)  # ours may be encoded
         return self._tools[1]
 
     def _take_sealed(self, id: str, ours: Any, raw: Raw | None) -> Any:
@@ -135,6 +136,7 @@ class ServerForm:
         sent = make_initial_response(self._request, id="", created_at=0)
         changed = [name for name in CLIENT_SETTINGS if getattr(sent, name) != getattr(self._initial_response, name)]
         changed += [name for name in CLIENT_SETTINGS if name in self._wire.lacks]
+        changed += codec.large_settings(self._initial_response)  # decoding the server's values would take long
         sends_other_tools = (
             self._wire.extension_tools == "flatten"
             or not NativeNames.for_request(self._request, self._wire.max_name_length).is_identity

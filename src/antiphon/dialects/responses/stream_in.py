@@ -429,6 +429,41 @@ def response_to_hub(
     return normalizer.form.whole_response(normalizer.writer.response, Raw(body)), normalizer.losses
 
 
+def without_settings(body: bytes) -> bytes:
+    """A server's response without the tools and instructions that it repeats. A body that is no valid object stays."""
+    members = _valid_members(body)
+    return body if members is None else msgspec.json.encode(_without_large_members(members))
+
+
+def frames_without_settings(stream: bytes) -> bytes:
+    """The same for whole frames of a stream, whose events have a response."""
+    decoder = sse.Decoder()
+    try:
+        frames = [*decoder.feed(stream), *decoder.finish()]
+    except UpstreamFault:
+        return stream  # it is refused where it is read
+    return b"".join(sse.encode(sse.Frame(frame.event, _without_settings_of_response(frame.data))) for frame in frames)
+
+
+def _without_settings_of_response(data: bytes) -> bytes:
+    members = _valid_members(data)
+    response = None if members is None or "response" not in members else decode_members(members["response"])
+    if members is None or response is None:
+        return data
+    return msgspec.json.encode({**members, "response": _without_large_members(response)})
+
+
+def _valid_members(data: bytes) -> dict[str, Raw] | None:
+    try:
+        return decode_members(require_valid_json(data))
+    except UpstreamFault:
+        return None
+
+
+def _without_large_members(response: dict[str, Raw]) -> dict[str, Raw]:
+    return {name: raw for name, raw in response.items() if name not in LARGE_MEMBERS}
+
+
 def _response_in(event: ServerEvent) -> ServerResponse:
     return decode_struct(event.response, ServerResponse)
 
@@ -443,6 +478,7 @@ HUB_EVENTS: Final[dict[str, type]] = {name: kind for kind, name in TYPE_OF_EVENT
     for kind, kind_name in TYPE_OF_EVENT.items()
     if kind_name == hub_name
 }
+LARGE_MEMBERS: Final = frozenset({"tools", "instructions"})
 DELTA_CLASSES: Final = frozenset(DeltaEvent.__args__)
 #: The events of open reasoning that a client gets as its summary (RSN-4).
 SUMMARY_EVENT_OF: Final[dict[type, type]] = {

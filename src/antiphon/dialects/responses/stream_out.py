@@ -7,7 +7,6 @@ gets encrypted reasoning without its envelope, and complete usage.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Final, Literal, TypeGuard, TypeVar
 
 import msgspec
@@ -94,15 +93,12 @@ class EventsFromHub:
         self._framing = framing
         self._dropped_count = 0
         self._response: Response | None = None  # the last encoded response; its bytes are `_response_pieces`
-        self._response_pieces: list[bytes | msgspec.Raw] = []
+        self._response_pieces: list[bytes | memoryview] = []
         self._delta_heads: dict[tuple[str, int, int | None], bytes] = {}
-        make_template = _template_maker(framing)
-        self._text_template = make_template(OutputTextDelta, b',"logprobs":[]')
-        self._padded_text_template = make_template(OutputTextDelta, b',"logprobs":[],"obfuscation":%b')
-        self._reasoning_template = make_template(
-            ReasoningTextDelta if self._style.reasoning == "reasoning_text" else ReasoningDelta, b""
-        )
-        self._arguments_template = make_template(ArgumentsDelta, b"")
+        self._text_template = TEXT_TEMPLATES[framing]
+        self._padded_text_template = PADDED_TEXT_TEMPLATES[framing]
+        self._reasoning_template = REASONING_TEMPLATES[self._style.reasoning][framing]
+        self._arguments_template = ARGUMENTS_TEMPLATES[framing]
 
     def feed(self, event: StreamEvent) -> bytes:
         """Return the bytes of one event. Empty if the event is not sent to the client."""
@@ -140,6 +136,15 @@ class EventsFromHub:
         messages = [template % numbered for numbered in enumerate(deltas, run.sequence_number)]
         return (MESSAGE_END if self._framing == "websocket" else b"").join(messages)
 
+    def split_event(self, event: StreamEvent) -> list[bytes | memoryview] | None:
+        """Return the bytes of an event whose response has large settings, in pieces, so that nothing copies them. None
+        for other events, and for a WebSocket, whose message is one piece."""
+        if self._framing == "websocket" or not _is_response_event(event) or event.extra is not UNSET:
+            return None
+        if not codec.large_settings(event.response):
+            return None
+        return self._response_event_pieces(replace(event, response=unseal_response(event.response)))
+
     def finish(self) -> bytes:
         """HTTP-4: return the end of the stream."""
         return sse.DONE_FRAME if self._style.done and self._framing == "sse" else b""
@@ -162,19 +167,17 @@ class EventsFromHub:
         return b"event: %b\ndata: %b\n\n" % (name, data) if name else sse.encode_frame(_type_of(styled_event), data)
 
     def _response_event(self, event: ResponseEvent) -> bytes:
-        """Encode an event with a response. A stream starts with the same response twice; it is encoded once. A response
-        may be large, so it is copied once."""
+        return b"".join(self._response_event_pieces(event))
+
+    def _response_event_pieces(self, event: ResponseEvent) -> list[bytes | memoryview]:
+        """Encode an event with a response. A stream starts with the same response twice; it is encoded once."""
         if event.response is not self._response:
-            pieces = codec.encode_pieces(with_complete_usage(event.response))
-            self._response_pieces = [
-                piece if type(piece) is msgspec.Raw else _without_line_breaks(piece) for piece in pieces
-            ]
+            self._response_pieces = encode_response_pieces(with_complete_usage(event.response))
             self._response = event.response
-        name = EVENT_NAMES[type(event)]
-        head = b'{"type":"%b","sequence_number":%d,"response":' % (name, event.sequence_number)
+        head = response_event_head(event)
         if self._framing == "websocket":
-            return b"".join((head, *self._response_pieces, b"}"))
-        return b"".join((b"event: %b\ndata: " % name, head, *self._response_pieces, b"}\n\n"))
+            return [head, *self._response_pieces, b"}"]
+        return [b"event: %b\ndata: %b" % (EVENT_NAMES[type(event)], head), *self._response_pieces, b"}\n\n"]
 
     def _delta_head(self, key: tuple[str, int, int | None]) -> bytes:
         id, output_index, content_index = key
@@ -182,6 +185,19 @@ class EventsFromHub:
         head = b',"item_id":%b,"output_index":%d%b,"delta":' % (_encode(id), output_index, content_member)
         self._delta_heads[key] = head
         return head
+
+
+def response_event_head(event: ResponseEvent) -> bytes:
+    """The JSON of an event up to its response."""
+    return b'{"type":"%b","sequence_number":%d,"response":' % (EVENT_NAMES[type(event)], event.sequence_number)
+
+
+def encode_response_pieces(response: Response) -> list[bytes | memoryview]:
+    """The JSON of a response on one line, in pieces: large settings are neither copied nor searched."""
+    return [
+        memoryview(piece) if type(piece) is msgspec.Raw else _without_line_breaks(piece)
+        for piece in codec.encode_pieces(response)
+    ]
 
 
 def _on_one_line(data: bytes) -> bytes:
@@ -257,16 +273,12 @@ def _is_response_event(event: StreamEvent) -> TypeGuard[ResponseEvent]:
     return type(event) in RESPONSE_EVENTS  # equal to `isinstance` here, and faster
 
 
-def _template_maker(framing: Framing) -> Callable[[type[Event], bytes], bytes]:
-    """Return a function that makes byte templates. Its placeholders are the sequence number, the head, the delta, and
-    those of the tail."""
-
-    def make_template(kind: type[Event], tail: bytes) -> bytes:
-        name = str(kind.__struct_config__.tag).encode()
-        message = b'{"type":"%b","sequence_number":%%d%%b%%b%b}' % (name, tail)
-        return message if framing == "websocket" else b"event: %b\ndata: %b\n\n" % (name, message)
-
-    return make_template
+def _make_templates(kind: type[Event], tail: bytes) -> dict[Framing, bytes]:
+    """Byte templates of an event. Their placeholders are the sequence number, the head, the delta, and those of the
+    tail."""
+    name = str(kind.__struct_config__.tag).encode()
+    message = b'{"type":"%b","sequence_number":%%d%%b%%b%b}' % (name, tail)
+    return {"sse": b"event: %b\ndata: %b\n\n" % (name, message), "websocket": message}
 
 
 def _in_style(event: StreamEvent, style: EventStyleOptions) -> StreamEvent | FlatError:
@@ -296,3 +308,10 @@ def _type_of(event: StreamEvent | FlatError) -> str:
 
 
 EVENT_NAMES: Final = {kind: name.encode() for kind, name in TYPE_OF_EVENT.items()}
+TEXT_TEMPLATES: Final = _make_templates(OutputTextDelta, b',"logprobs":[]')
+PADDED_TEXT_TEMPLATES: Final = _make_templates(OutputTextDelta, b',"logprobs":[],"obfuscation":%b')
+REASONING_TEMPLATES: Final = {
+    "reasoning_text": _make_templates(ReasoningTextDelta, b""),
+    "reasoning": _make_templates(ReasoningDelta, b""),
+}
+ARGUMENTS_TEMPLATES: Final = _make_templates(ArgumentsDelta, b"")
