@@ -134,7 +134,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as folder, running_gateways(targets, Path(folder)) as gateways:
         if "cost" in parts:
             measurements = _measure_costs(gateways, args.rounds, args.share)
-            sections["Stored responses"] = _render_costs(gateways, measurements, args.rounds)
+            sections["Stored responses"] = _render_costs(gateways, measurements, args.rounds, args.share)
         if "chain" in parts:
             single = [gateway for gateway in gateways if gateway.server.target.workers == 1]
             sections["The thousandth turn of a chain"] = _measure_chains(single, args.rounds, args.share)
@@ -194,7 +194,7 @@ def _with_store(workload: Workload, store: bool) -> Workload:
     return replace(workload, name=f"{workload.name}-{store}", store=store)
 
 
-def _render_costs(gateways: list[Gateway], measurements: Measurements, rounds: int) -> str:
+def _render_costs(gateways: list[Gateway], measurements: Measurements, rounds: int, share: float) -> str:
     rows = []
     for gateway in gateways:
         for workload in COST_WORKLOADS:
@@ -230,7 +230,10 @@ def _render_costs(gateways: list[Gateway], measurements: Measurements, rounds: i
         *("p50 ms, not stored", "p50 ms, stored", "p99 ms, stored", "errors"),
     ]
     text = ABOUT_COST.format(rounds=rounds)
-    text += "".join(f"- {workload.name}: {workload.description}\n" for workload in COST_WORKLOADS)
+    text += "".join(
+        f"- {workload.name}: {workload.description}; {workload.requests * share:,.0f} requests in a round\n"
+        for workload in COST_WORKLOADS
+    )
     return text + "\n" + report.render_table(head, rows)
 
 

@@ -71,7 +71,6 @@ TESTED_BY = {
     "gateway/test_background_runner.py": ["gateway/background_job.py"],
     "gateway/test_history.py": ["gateway/stored_items.py"],
     "gateway/test_output_limits.py": ["protocol/output_limits.py"],
-    "gateway/test_recording.py": ["gateway/ids.py"],
     "gateway/test_prepare_turn.py": ["gateway/remote_preparation.py"],
     "gateway/test_turn.py": ["gateway/context.py"],
     "gateway/test_worker_pool.py": ["gateway/worker.py"],

@@ -88,6 +88,16 @@ def retrieve(place: Lab, text: str) -> str:
     return text_of(response)
 
 
+def cancel(place: Lab, text: str) -> str:
+    """Of a background response that repeats large instructions."""
+    body = {"model": "mock-1", "input": "Hi", "instructions": text, "background": True}
+    id = place.call("POST", "/v1/responses", json=body).json()["id"]
+    response = place.call("POST", f"/v1/responses/{id}/cancel").json()
+    assert response["status"] in ("cancelled", "completed")
+    instructions: str = response["instructions"]
+    return instructions
+
+
 def list_input(place: Lab, text: str) -> str:
     stored = place.call("POST", "/v1/responses", json={"model": "mock-1", "input": text}).json()
     page = place.call("GET", f"/v1/responses/{stored['id']}/input_items").json()
@@ -106,7 +116,7 @@ def count(place: Lab, body: dict[str, Any]) -> int:
     return tokens
 
 
-@pytest.mark.parametrize("use", [create, refer, retrieve, list_input])
+@pytest.mark.parametrize("use", [create, refer, retrieve, cancel, list_input])
 def test_large_items_are_decoded_and_rendered_in_another_process(
     place: tuple[Lab, list[str]], use: Callable[[Lab, str], str]
 ) -> None:

@@ -35,7 +35,7 @@ REFUSED = 0.1  # seconds in which a turn over the bound is refused
 NOTICED = 1.0  # seconds in which a client that has left is noticed
 CROWD = 500  # requests of one tenant at once
 BURSTS = 8
-BESIDE_CROWD = {"open": 0.02, "new": 0.03}  # seconds that a request of another tenant may take beside them
+BESIDE_CROWD = 0.02  # seconds that a request of another tenant may take beside them
 BODY = msgspec.json.encode({"model": "m", "input": "Hi", "stream": True, "store": False})
 REQUEST = (
     b"POST /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
@@ -134,8 +134,8 @@ def test_tenant_with_many_requests_does_not_delay_another(tmp_path: Path, connec
         f"of {len(beside)} beside {BURSTS} x {CROWD} requests {p99_beside * 1000:.1f} ms"
     )
     assert bursts["accepted"] == BURSTS * CROWD
-    # New connections are accepted in the order of arrival, so the factor of two does not hold for the first of them.
-    assert p99_beside < LOAD_FACTOR * max(2 * p99_alone, BESIDE_CROWD[connections])
+    # The goal is a factor of two. It does not hold for requests that arrive while the crowd is read or accepted.
+    assert p99_beside < LOAD_FACTOR * max(2 * p99_alone, BESIDE_CROWD)
 
 
 @contextmanager

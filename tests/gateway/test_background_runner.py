@@ -36,7 +36,9 @@ from antiphon.config import BackgroundConfig, TraceConfig
 from antiphon.errors import StorageUnavailable
 from antiphon.gateway.background_job import LARGE_LINE, MAX_PENDING_BYTES, Ending, EventLog
 from antiphon.gateway.background_runner import BackgroundRunner, BackgroundTimings
+from antiphon.gateway.client_body import ClientBody
 from antiphon.gateway.event_lines import EventLineWriter
+from antiphon.gateway.turn_data import TurnData, prepare_data
 from antiphon.protocol.codec import decode_event
 from antiphon.protocol.events import (
     ErrorEvent,
@@ -49,6 +51,8 @@ from antiphon.protocol.events import (
 )
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import make_initial_response
+from antiphon.store.postgres.connections import Connections
+from antiphon.store.postgres.work import APPEND_EVENTS, CLAIM_WORK, ENQUEUE_WORK, FINISH_WORK
 from antiphon.store.work import QueueStats, Work
 from antiphon.testing import Gate, Reply, turn
 from antiphon.trace.reader import read_trace
@@ -635,7 +639,16 @@ def test_runner_starts_work_that_another_replica_has_queued() -> None:
         assert first.wait(slow)["status"] == "completed"
 
 
-@pytest.mark.parametrize("settings", [{}, {"stream": True}, {"tools": TOOLS, "instructions": "Be brief."}], ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"stream": True},
+        {"tools": TOOLS, "instructions": "Be brief."},
+        {"input": [{"role": "user", "content": "Hi"}]},
+    ],
+    ids=str,
+)
 def test_upstream_gets_the_same_request_from_the_process_that_queued_it_and_from_another(
     settings: dict[str, Any],
 ) -> None:
@@ -656,6 +669,65 @@ def test_upstream_gets_the_same_request_from_the_process_that_queued_it_and_from
         lines = [line for line in first.gateway.log if line.get("method") == "BACKGROUND"]
         own_line, other_line = [{name: line.get(name) for name in COMPARED_FIELDS} for line in lines]
         assert own_line == other_line
+
+
+def test_short_response_is_prepared_once_and_written_in_three_statements(monkeypatch: pytest.MonkeyPatch) -> None:
+    statements: list[str] = []
+    bodies: list[bytes] = []
+    fetch = Connections.fetch_unwrapped
+
+    async def counted_fetch(self: Connections, sql: str, *arguments: Any, size: int = 0) -> list[Any]:
+        rows = await fetch(self, sql, *arguments, size=size)
+        if sql in (ENQUEUE_WORK, APPEND_EVENTS, FINISH_WORK) or (sql == CLAIM_WORK and rows):
+            statements.append(sql)
+        return rows
+
+    async def counted_preparation(body: ClientBody, host: Any) -> TurnData:
+        bodies.append(body.content)
+        return await prepare_data(body, host)
+
+    monkeypatch.setattr(Connections, "fetch_unwrapped", counted_fetch)
+    monkeypatch.setattr("antiphon.gateway.prepare_turn.prepare_data", counted_preparation)
+    timings = replace(BACKGROUND_TIMINGS, flush_interval=60.0)
+    with laboratory(postgres_server.fresh_url(), background_timings=timings) as lab:
+        assert lab.wait(lab.begin())["status"] == "completed"
+    assert statements == [ENQUEUE_WORK, CLAIM_WORK, FINISH_WORK]
+    assert len(bodies) == 1
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_response_that_is_queued_during_a_claim_is_prepared_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
+) -> None:
+    """The claim begins before the response is queued, and returns it."""
+    url = postgres_server.fresh_url() if kind == "postgres" else f"sqlite:///{tmp_path}/a.db"
+    bodies: list[bytes] = []
+
+    async def counted_preparation(body: ClientBody, host: Any) -> TurnData:
+        bodies.append(body.content)
+        return await prepare_data(body, host)
+
+    monkeypatch.setattr("antiphon.gateway.prepare_turn.prepare_data", counted_preparation)
+    claim = Stall("claim")
+    claim.is_on = True
+    with laboratory(url, open_store=claim.open) as lab:
+        assert claim.reached.wait(60)
+        id = lab.begin()
+        claim.let_go()
+        assert lab.wait(id)["status"] == "completed"
+    assert len(bodies) == 1
+
+
+def test_input_is_stored_once() -> None:
+    url = postgres_server.fresh_url()
+    gate = Gate()
+    text = "x" * 10_000
+    with laboratory(url, says={text: turn(testing.wait(gate), testing.text("Hello."))}) as lab:
+        id = lab.begin(input=[{"role": "user", "content": text}])
+        gate.wait_reached()
+        assert int(postgres_server.sql("SELECT octet_length(request) FROM antiphon_work", url)) < 200
+        gate.open()
+        assert lab.wait(id)["status"] == "completed"
 
 
 def test_new_work_is_run_beside_work_that_is_claimed_again(tmp_path: Path) -> None:

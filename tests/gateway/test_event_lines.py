@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import Raw
 from msgspec.structs import replace
 from tests.store.store_setups import STORE_SETUPS, StoreSetup
 from tests.store.stores import record
@@ -18,7 +19,10 @@ from antiphon.gateway.event_lines import (
     REFERENCE_MARK,
     EventLineWriter,
     StoredEventReader,
+    encode_event_line,
+    run_lines,
 )
+from antiphon.gateway.worker_pool import LARGE_INPUT, WorkerPool
 from antiphon.protocol import codec
 from antiphon.protocol.codec import decode_event
 from antiphon.protocol.content import OutputText, ReasoningText, Refusal, SummaryText
@@ -44,6 +48,7 @@ from antiphon.protocol.response import JsonSchemaFormat, Response, TextConfig, m
 from antiphon.protocol.status import ItemStatus
 from antiphon.protocol.tools import FunctionTool
 from antiphon.store.interface import Store
+from antiphon.store.work import MAX_EVENTS_BYTES
 
 pytestmark = pytest.mark.io
 RESPONSE: Response = make_initial_response(Request(model="m"), id="resp_1", created_at=1)
@@ -189,12 +194,63 @@ def test_other_instructions_and_short_ones_are_stored_in_every_event() -> None:
         assert decode_event(lines_of(events, queued)[3]) == events[3]
 
 
-def test_run_of_deltas_has_the_lines_of_its_events() -> None:
-    run = TextRun(7, 'msg_":0,"delta":""', 2, 0, ["a", 'b"\n', "", "é\u2028", "c" * 2000])
+RUN = TextRun(0, 'msg_":0,"delta":""', 2, 0, ["a", 'b"\n', "", "é\u2028", "c" * 2000, *"12345678"])
+
+
+def test_run_of_deltas_is_stored_in_one_line() -> None:
     writer, other = EventLineWriter(RESPONSE), EventLineWriter(RESPONSE)
-    joined = writer.text_run(run)
-    assert joined == b"".join(map(other.feed, run.events()))
-    assert writer.take_lines() == other.take_lines()
+    line = writer.text_run(RUN)
+    for event in RUN.events():
+        other.feed(event)
+    lines, other_lines = writer.take_lines(), other.take_lines()
+    assert lines == [line, *(b"%d" % place for place in range(1, len(RUN.deltas)))]
+    assert run_lines(line) == other_lines
+
+
+@pytest.mark.parametrize("kind", STORE_SETUPS)
+def test_run_of_deltas_is_read_from_any_event_on(kind: str) -> None:
+    first = replace(RUN, deltas=["x"])
+    second = replace(RUN, sequence_number=1)
+    events: list[StreamEvent] = [*first.events(), *second.events(), *answer("y", at=1 + len(RUN.deltas))]
+    writer = EventLineWriter(RESPONSE)
+    writer.text_run(first)
+    writer.text_run(second)
+    for event in answer("y", at=1 + len(RUN.deltas)):
+        writer.feed(event)
+    lines = writer.take_lines()
+
+    async def law(setup: StoreSetup) -> None:
+        await store_lines(setup.store, lines)
+        for after in range(-1, len(events)):
+            assert await read_all(setup.store, after) == events[after + 1 :]
+
+    run_with(kind, law)
+
+
+def test_reader_gets_a_run_of_many_bytes_in_pages() -> None:
+    run = TextRun(0, "msg_1", 0, 0, ["x"] * (MAX_EVENTS_BYTES // 100))
+    writer = EventLineWriter(RESPONSE)
+    writer.text_run(run)
+
+    async def law(setup: StoreSetup) -> None:
+        await setup.store.enqueue("anna", replace(record("resp_1"), status="queued"), [], b"{}")
+        await setup.store.claim("r1", 600, 1)
+        assert await setup.store.append("r1", "resp_1", 0, writer.take_lines(), "in_progress")
+        page = await StoredEventReader(setup.store, "anna", "resp_1").read_after(-1)
+        assert page is not None
+        assert page.has_more
+        assert MAX_EVENTS_BYTES <= sum(map(len, page.lines)) < MAX_EVENTS_BYTES + 1000
+        assert await read_all(setup.store) == run.events()
+
+    run_with("sqlite", law)
+
+
+def test_run_of_a_response_that_was_deleted_meanwhile_is_missing() -> None:
+    async def law(setup: StoreSetup) -> None:
+        await store_lines(setup.store, [b"{}", b"1"])
+        assert await StoredEventReader(setup.store, "anna", "resp_1").read_after(0) is None
+
+    run_with("sqlite", law)
 
 
 def test_text_that_looks_like_a_reference_stays_as_it_is() -> None:
@@ -253,3 +309,39 @@ def test_reference_to_a_missing_event_is_an_empty_text() -> None:
         assert await StoredEventReader(setup.store, "anna", "resp_2").read_after(-1) is None
 
     run_with("sqlite", law)
+
+
+def test_line_with_large_settings_has_the_same_bytes() -> None:
+    """They are joined, not encoded again."""
+    tools = msgspec.Raw(b'["%b"]' % (b"x" * codec.LARGE_SETTING))
+    event = ResponseCreated(sequence_number=7, response=replace(RESPONSE, tools=tools))
+    assert encode_event_line(event) == codec.encode(event)
+
+
+@pytest.mark.parametrize("after", [-1, 0, 1])
+@pytest.mark.parametrize("member", ["instructions", "tools"])
+def test_large_settings_are_read_apart_from_their_events(member: str, after: int) -> None:
+    """They stay encoded, because a worker process finds them. Also without the event that has them."""
+    text = "x" * LARGE_INPUT
+    tools = [FunctionTool(name="f", description=text, parameters=None, strict=None)]
+    value: Any = text if member == "instructions" else tools
+    queued = replace(RESPONSE, status="queued", **{member: value})
+    events = lifecycle(queued)
+
+    async def law(setup: StoreSetup) -> None:
+        await store_lines(setup.store, lines_of(events, queued))
+        workers = WorkerPool(1)
+        try:
+            reader = StoredEventReader(setup.store, "anna", "resp_1", workers)
+            read: list[Any] = []
+            while len(read) < len(events) - after - 1:
+                page = await reader.read_after(after + len(read))
+                assert page is not None
+                assert max(map(len, page.lines)) < LARGE_INPUT
+                read += page.events()
+        finally:
+            await workers.close()
+        assert all(type(getattr(event.response, member)) is Raw for event in read)
+        assert [decode_event(codec.encode(event)) for event in read] == events[after + 1 :]
+
+    run_with(next(iter(STORE_SETUPS)), law)

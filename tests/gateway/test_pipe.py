@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Raw
 from msgspec.structs import replace
 from tests.gateway.scripted import target
 
@@ -19,12 +20,13 @@ from antiphon.dialects.responses.stream_out import MESSAGE_END, with_complete_us
 from antiphon.errors import StorageUnavailable, UpstreamFault
 from antiphon.gateway.context import GatewayContext
 from antiphon.gateway.pipe import LOSSES_EVENT, MAX_OUTPUT_BYTES, Pipe
+from antiphon.gateway.recording import Recorder
 from antiphon.gateway.run_turn import record_abandoned_turn
 from antiphon.gateway.turn import UpstreamTurn
 from antiphon.gateway.turn_data import prepare_request
 from antiphon.protocol.codec import decode_event, decode_request
 from antiphon.protocol.content import OutputText
-from antiphon.protocol.events import OutputTextDelta, StreamEvent
+from antiphon.protocol.events import OutputTextDelta, ResponseEvent, StreamEvent
 from antiphon.protocol.fold import fold_events, replay_response
 from antiphon.protocol.grammar import Violation, find_violations
 from antiphon.protocol.items import Message
@@ -437,6 +439,53 @@ def test_large_answer_of_many_items_is_written_in_several_calls() -> None:
     assert len(outputs) > 2
     assert max(map(len, outputs)) < 2 * MAX_OUTPUT_BYTES
     assert not find_violations(read(b"".join(outputs)))
+
+
+def make_pipe_with_large_settings(*, is_recorded: bool = False, **settings: object) -> tuple[Pipe, Raw]:
+    """A pipe whose response repeats encoded instructions, as those of a large request are."""
+    numbers = iter(range(10_000))
+    instructions = Raw(b'"%b"' % (b"x" * (3 * MAX_OUTPUT_BYTES)))
+    prepared = prepare_request(decode_request(ASKED), target().plan_translation())
+    prepared.request = replace(prepared.request, instructions=instructions)
+    stamps = Stamps(lambda prefix: f"{prefix}_{next(numbers)}", lambda: 1)
+    recorder = cast(Recorder, object()) if is_recorded else None  # the test releases the end itself
+    turn = UpstreamTurn(prepared, target(), stamps, None, recorder=recorder)
+    return turn.make_pipe(responses.EventsFromHub(prepared.request), **settings), instructions  # type: ignore[arg-type]
+
+
+def test_large_settings_are_written_in_pieces() -> None:
+    """Every event that repeats them is the same as in one piece, and no output is large."""
+    pipe, instructions = make_pipe_with_large_settings()
+    outputs = all_output(pipe, pipe.feed(STREAM))
+    assert max(map(len, outputs)) < 1.1 * MAX_OUTPUT_BYTES
+    events = read(b"".join(outputs))
+    assert [event.response.instructions for event in events if isinstance(event, ResponseEvent)] == [
+        msgspec.json.decode(instructions)
+    ] * 3
+    assert not find_violations(events)
+    assert outputs[-1].endswith(b"}\n\ndata: [DONE]\n\n")
+
+
+def test_held_end_with_large_settings_is_written_in_pieces() -> None:
+    def comment(losses: Losses) -> bytes:
+        return b": %d losses\n\n" % len(losses)
+
+    pipe, _ = make_pipe_with_large_settings(is_recorded=True, loss_comment=comment)
+    pipe.report_no_losses_in_head()
+    outputs = all_output(pipe, pipe.feed(STREAM))
+    assert pipe.is_holding_end
+    end = all_output(pipe, pipe.release())
+    assert max(map(len, end)) < 1.1 * MAX_OUTPUT_BYTES
+    assert b"".join(end).startswith(b": 1 losses\n\nevent: response.completed\n")
+    assert not find_violations(read(b"".join(outputs + end)))
+
+
+def test_failure_in_place_of_a_held_end_with_large_settings_is_written_in_pieces() -> None:
+    pipe, _ = make_pipe_with_large_settings(is_recorded=True)
+    outputs = all_output(pipe, pipe.feed(STREAM))
+    outputs += all_output(pipe, pipe.fail(StorageUnavailable("full")))
+    assert max(map(len, outputs)) < 1.1 * MAX_OUTPUT_BYTES
+    assert read(b"".join(outputs))[-1].response.status == "failed"  # type: ignore[union-attr]
 
 
 def test_events_after_a_backlog_keep_their_order() -> None:

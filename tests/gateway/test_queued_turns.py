@@ -31,7 +31,7 @@ def prepared_turn(*, is_self_contained: bool = True, body: bytes = b"") -> Prepa
     turn.prepared = PreparedRequest(
         plan=unused, request=Request(), upstream_request=Request(), body=body, losses=Losses()
     )
-    turn.remote_retry = None
+    turn.prepare_retry = None
     queued_request = QueuedRequest(content=b"{}", streams=False, is_self_contained=is_self_contained)
     return PreparedTurn(turn, None, [], queued_request, False, unused)
 
@@ -66,6 +66,14 @@ def test_claimed_turns_are_dropped_with_those_before_them() -> None:
     assert ids_in(turns) == ["c", "d"]
     turns.drop_claimed([], {"other"})
     assert ids_in(turns) == ["c", "d"]
+    turns.drop_claimed([], {"d"})
+    assert ids_in(turns) == ["c"]
+
+
+def test_turns_are_found_by_id_unless_their_configuration_is_another() -> None:
+    turns = turns_of("a", "b")
+    assert list(turns.find({"b", "other"}, CONTEXT)) == ["b"]
+    assert turns.find({"b"}, Context()) == {}  # type: ignore[arg-type]
 
 
 def test_turns_that_no_claim_finds_are_dropped() -> None:
@@ -93,12 +101,12 @@ def test_no_turn_is_added_beyond_the_limit() -> None:
     turns = QueuedTurns()
     half = queued_turns.MAX_SIZE // 2
     for id in "abc":
-        turns.add(queued_turn(id, size=half - queued_turns.BASE_SIZE - 2))
+        turns.add(queued_turn(id, size=half - queued_turns.BASE_SIZE - 4))
     assert ids_in(turns) == ["a", "b"]
     turns.discard("a")
     turns.discard("a")
     turns.note_stored("a")
-    turns.add(queued_turn("d", size=half - queued_turns.BASE_SIZE - 2))
+    turns.add(queued_turn("d", size=half - queued_turns.BASE_SIZE - 4))
     assert ids_in(turns) == ["b", "d"]
 
 

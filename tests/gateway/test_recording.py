@@ -6,13 +6,24 @@ import asyncio
 from typing import Any
 
 import msgspec
+import pytest
 from tests.gateway.test_compactor import PicklingPool
 
 from antiphon.gateway.conversation import JoinedConversation
 from antiphon.gateway.ids import group_id_of
-from antiphon.gateway.recording import ResponseRecorder, add_target, input_with_ids, stored_target, without_target
+from antiphon.gateway.recording import (
+    INPUT_PREFIX,
+    MAX_RESTORED_INPUT,
+    ResponseRecorder,
+    add_target,
+    input_with_ids,
+    restore_input,
+    stored_target,
+    without_recorded_input,
+    without_target,
+)
 from antiphon.protocol.codec import decode_response, encode
-from antiphon.protocol.items import FunctionCallOutputParam, ItemParam, MessageParam
+from antiphon.protocol.items import FunctionCallOutputParam, ItemParam, MessageParam, UnknownItem
 from antiphon.protocol.request import Request
 from antiphon.protocol.response import make_initial_response
 from antiphon.protocol.stamps import Stamps
@@ -42,6 +53,49 @@ def test_items_that_all_have_an_id_need_no_group() -> None:
 
 def test_input_with_ids_of_no_items_is_empty() -> None:
     assert input_with_ids([], STAMPS) == (b"[]", [])
+
+
+def queue_and_restore(request: Request) -> tuple[bytes, bytes]:
+    """The request as it is queued, and as the runner reads it."""
+    items = request.input if isinstance(request.input, list) else []
+    recorded_input = input_with_ids(items, STAMPS)
+    queued = without_recorded_input(request, recorded_input)
+    return queued, restore_input(queued, recorded_input[0])
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        [],
+        [message()],
+        [message(), message("msg_own"), FunctionCallOutputParam(call_id="c", output="42")],
+        [message("msg_\n"), message("msg_1fx1")],
+        [message("items_1f"), message("msg_1fx0")],
+    ],
+    ids=len,
+)
+def test_input_of_a_queued_request_is_stored_in_the_record_only(items: list[ItemParam]) -> None:
+    request = Request(model="m", input=items, metadata={"a": "b"})
+    queued, restored = queue_and_restore(request)
+    assert queued.startswith(INPUT_PREFIX)
+    assert b'"content"' not in queued
+    assert msgspec.json.decode(restored) == msgspec.json.decode(encode(request))
+
+
+@pytest.mark.parametrize(
+    "input",
+    [
+        "Hi",
+        [MessageParam(role="user", content="Hi", id=None)],
+        [MessageParam(role="user", content="Hi", id="")],
+        [UnknownItem(kind="new", raw=msgspec.Raw(b'{"type":"new"}'))],
+        [MessageParam(role="user", content="x" * MAX_RESTORED_INPUT)],
+    ],
+    ids=lambda input: str(input)[:20],
+)
+def test_input_that_cannot_be_restored_is_queued_with_its_request(input: Any) -> None:
+    request = Request(model="m", input=input)
+    assert queue_and_restore(request) == (encode(request), encode(request))
 
 
 def test_stored_head_has_the_target_and_clients_do_not_see_it() -> None:

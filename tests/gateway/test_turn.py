@@ -369,13 +369,13 @@ def test_turn_prepared_in_another_process_is_retried_there() -> None:
     async def retry(refused_parts: Sequence[RefusedPart]) -> RetryRequest | None:
         return prepare_retry(retry_source, turn.prepared.plan, refused_parts)
 
-    turn.remote_retry = retry
+    turn.prepare_retry = retry
     transport = ScriptedTransport(ScriptedAnswer([REFUSED], JSON, 400), ScriptedAnswer([RESPONSE], JSON))
     run(turn.send_request(transport))
     first, second = [msgspec.json.decode(asked.body)["input"] for asked in transport.asked]
     assert [item for item in first if item.get("type") != "reasoning"] == second
     assert [loss.path for loss in turn.losses] == ["input"]
-    assert turn.remote_retry is None  # it holds the client's body
+    assert turn.prepare_retry is None  # it holds the client's body
 
 
 def test_refusal_is_raised_if_another_process_prepares_no_retry() -> None:
@@ -388,7 +388,7 @@ def test_refusal_is_raised_if_another_process_prepares_no_retry() -> None:
         asked_parts.extend(refused_parts)
         return None
 
-    turn.remote_retry = no_retry
+    turn.prepare_retry = no_retry
     transport = ScriptedTransport(ScriptedAnswer([REFUSED], JSON, 400))
     with pytest.raises(ApiError, match="could not be verified"):
         run(turn.send_request(transport))

@@ -8,21 +8,19 @@ from typing import Final
 from msgspec.structs import replace
 
 from antiphon.api.background_stream import stream_background_events
-from antiphon.api.stored_responses import find_response, require_store
-from antiphon.dialects import responses
+from antiphon.api.stored_responses import find_response, render_response, require_store
 from antiphon.errors import ApiError, ClientFault
 from antiphon.gateway.history import UNFINISHED_STATUSES
 from antiphon.gateway.prepare_turn import PreparedTurn
 from antiphon.gateway.queued_turns import QueuedTurn
-from antiphon.gateway.recording import response_from_record
+from antiphon.gateway.recording import without_target
 from antiphon.http.asgi import JSON
 from antiphon.http.exchange import Exchange, losses_header
 from antiphon.ops.services import Services
 from antiphon.protocol import codec
-from antiphon.protocol.policy import Policy
 from antiphon.protocol.request import Request
-from antiphon.protocol.response import Response
 from antiphon.protocol.status import ResponseStatus
+from antiphon.store.interface import ResponseRecord
 
 CANCEL_TIMEOUT: Final = (
     0.8  # seconds that the runner of a cancelled response has to end it before the client gets its answer
@@ -67,31 +65,33 @@ async def cancel_response(services: Services, exchange: Exchange) -> None:
     """`POST /v1/responses/{id}/cancel`: ends a queued or running response. One that has ended is returned unchanged."""
     store, owner, id = require_store(services), exchange.owner, exchange.path_parameter
     record = await find_response(services, exchange)
-    response = response_from_record(record)
-    if not response.background:
-        raise ClientFault("only a response with `background: true` can be cancelled", param="id")
-    cancelled = replace(response, status=ResponseStatus.CANCELLED)
-    cancelled_record = replace(record, status=cancelled.status, head=codec.encode(replace(cancelled, output=[])))
-    await store.cancel(owner, id, cancelled_record)
+    head = await services.workers.call(len(record.head), _cancelled_head, record.head, owner=owner)
+    await store.cancel(owner, id, replace(record, status=ResponseStatus.CANCELLED, head=head))
     assert services.background is not None  # where there is a store
     services.background.cancel(id)
-    ended = await _wait_for_end(services, exchange)
+    ended_record = await _wait_for_end(services, exchange)
     exchange.log_entry.response_id = id
-    allowed = Policy.for_request(Request()).apply_to_response(ended)
-    await exchange.respond(200, [JSON], responses.response_from_hub(allowed, Request())[0])
+    await exchange.respond(200, [JSON], await render_response(services, exchange, ended_record, Request()))
 
 
-async def _wait_for_end(services: Services, exchange: Exchange) -> Response:
+def _cancelled_head(head: bytes) -> bytes:
+    response = without_target(codec.decode_response(head))
+    if not response.background:
+        raise ClientFault("only a response with `background: true` can be cancelled", param="id")
+    return codec.encode(replace(response, status=ResponseStatus.CANCELLED, output=[]))
+
+
+async def _wait_for_end(services: Services, exchange: Exchange) -> ResponseRecord:
     """Waits until the runner has ended the response, and returns it. After `CANCEL_TIMEOUT` it is returned as
     cancelled: the cancellation is stored, and the runner writes its last events later."""
     store = require_store(services)
     deadline = asyncio.get_running_loop().time() + CANCEL_TIMEOUT
     while True:
         change_counter = store.change_counter
-        response = response_from_record(await find_response(services, exchange))
+        record = await find_response(services, exchange)
         seconds_left = deadline - asyncio.get_running_loop().time()
-        if response.status not in UNFINISHED_STATUSES:
-            return response
+        if record.status not in UNFINISHED_STATUSES:
+            return record
         if seconds_left <= 0:
-            return replace(response, status=ResponseStatus.CANCELLED)
-        await store.wait_for_change(response.id, seconds_left, change_counter)
+            return replace(record, status=ResponseStatus.CANCELLED)
+        await store.wait_for_change(record.id, seconds_left, change_counter)

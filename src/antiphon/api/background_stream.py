@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Final, NamedTuple, TypeVar
+
+from msgspec.structs import replace
 
 from antiphon.api.request_options import requested_style
 from antiphon.dialects import responses
@@ -18,7 +20,6 @@ from antiphon.errors import ClientFault, StorageUnavailable
 from antiphon.gateway.answer_settings import read_queued_response
 from antiphon.gateway.event_lines import StoredEventReader
 from antiphon.gateway.history import UNFINISHED_STATUSES
-from antiphon.gateway.recording import response_from_record
 from antiphon.gateway.worker_pool import WorkerPool
 from antiphon.http.exchange import SSE_HEADERS, EventStream, Exchange, losses_header
 from antiphon.ops.services import Services
@@ -71,9 +72,14 @@ async def _stream_events(
         page = await source.read_after(last_number, retries=stream.has_started)
         has_ended, output = page.has_ended, b""
         while page.events:
-            last_event, output = _write_some(page.events, writer)
+            last_event, pieces = _write_some(page.events, writer)
             last_number, has_ended = last_event.sequence_number, isinstance(last_event, TerminalEvent)
             exchange.log_entry.note_first_event()
+            *first_pieces, last_piece = pieces
+            for piece in first_pieces:
+                await stream.write(bytes(piece))
+                await asyncio.sleep(0)  # others are served between the pieces of a large event
+            output = bytes(last_piece)
             if not has_ended:
                 await stream.write(output)
         if has_ended:
@@ -83,22 +89,36 @@ async def _stream_events(
             await source.wait_for_change(change_counter)
 
 
-def _write_some(events: deque[bytes | StreamEvent], writer: responses.EventsFromHub) -> tuple[StreamEvent, bytes]:
-    """Takes events and writes them, until that is enough for one write. Returns the last one, and what was written."""
+def _write_some(
+    events: deque[bytes | StreamEvent], writer: responses.EventsFromHub
+) -> tuple[StreamEvent, list[bytes | memoryview]]:
+    """Takes events and writes them, until that is enough for one write. Returns the last one, and what was written; an
+    event with large settings is written alone, in pieces."""
     written: list[bytes] = []
     size = 0
     while True:
         event = events.popleft()
         event = codec.decode_event(event) if isinstance(event, bytes) else event
+        pieces = writer.split_event(event)
+        if pieces is not None:
+            return event, [b"".join(written), *_cut(pieces)]
         written.append(writer.feed(event))
         size += len(written[-1])
         is_next_large = bool(events) and isinstance(events[0], bytes) and len(events[0]) > MAX_WRITE
         if not events or size > MAX_WRITE or is_next_large or isinstance(event, TerminalEvent):
-            return event, b"".join(written)
+            return event, [b"".join(written)]
+
+
+def _cut(pieces: Iterable[bytes | memoryview]) -> Iterator[memoryview]:
+    """The pieces, none of which is larger than `MAX_WRITE`. Nothing is copied."""
+    for piece in pieces:
+        view = memoryview(piece)
+        for start in range(0, len(view), MAX_WRITE):
+            yield view[start : start + MAX_WRITE]
 
 
 class _Page(NamedTuple):
-    """Some events after another, stored ones as JSON."""
+    """Some events after another, most of the stored ones as JSON."""
 
     events: deque[bytes | StreamEvent]
     has_ended: bool  # the response has ended; there may be more events
@@ -113,7 +133,7 @@ class _EventSource:
         self._store = store
         self._owner = owner
         self._id = id
-        self._reader = StoredEventReader(store, owner, id)
+        self._reader = StoredEventReader(store, owner, id, workers)
 
     @property
     def change_counter(self) -> int:
@@ -127,7 +147,7 @@ class _EventSource:
         stored = await self._retry(lambda: self._reader.read_after(number), retries)
         if stored is None:
             raise response_not_found(self._id)
-        events: deque[bytes | StreamEvent] = deque(stored.lines)
+        events: deque[bytes | StreamEvent] = deque(stored.events())
         has_ended = stored.status not in UNFINISHED_STATUSES
         if not events and number < (CANCELLED_EVENT if has_ended else LAST_QUEUED_EVENT):
             record = await self._retry(lambda: self._store.get(self._owner, self._id), retries)
@@ -164,5 +184,6 @@ async def _synthetic_events(workers: WorkerPool, record: ResponseRecord | None, 
         ResponseQueued(sequence_number=LAST_QUEUED_EVENT, response=queued),
     ]
     if has_ended:
-        events.append(ResponseFailed(sequence_number=CANCELLED_EVENT, response=response_from_record(record)))
+        cancelled = replace(queued, status=record.status)
+        events.append(ResponseFailed(sequence_number=CANCELLED_EVENT, response=cancelled))
     return events

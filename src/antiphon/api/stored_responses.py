@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from antiphon.api.background_stream import response_not_found, stream_background_events
 from antiphon.api.item_pages import encoded_item_id, render_item, render_page
@@ -47,17 +48,24 @@ async def get_response(services: Services, exchange: Exchange) -> None:
             -1 if after is None else after,
         )
         return
-    size, call = len(record.head) + len(record.output), services.workers.call
     if not wants_stream:
-        body = await call(size, _render_response, record, request, owner=exchange.owner)
-        await exchange.respond(200, [JSON], body)
+        await exchange.respond(200, [JSON], await render_response(services, exchange, record, request))
         return
-    frames = await call(size, _render_stream, record, request, style, after, services.pad, owner=exchange.owner)
+    size, shown_record = len(record.head) + len(record.output), replace(record, input=b"")
+    frames = await services.workers.call(
+        size, _render_stream, shown_record, request, style, after, services.pad, owner=exchange.owner
+    )
     await exchange.respond(200, SSE_HEADERS, frames)
 
 
 def _is_background(head: bytes) -> bool:
     return codec.decode_response(head).background
+
+
+async def render_response(services: Services, exchange: Exchange, record: ResponseRecord, request: Request) -> bytes:
+    """The response of a record as JSON, with what the request includes."""
+    size, shown_record = len(record.head) + len(record.output), replace(record, input=b"")
+    return await services.workers.call(size, _render_response, shown_record, request, owner=exchange.owner)
 
 
 def _render_response(record: ResponseRecord, request: Request) -> bytes:

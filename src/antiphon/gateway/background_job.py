@@ -24,9 +24,9 @@ from antiphon.gateway.ids import id_of, new_id
 from antiphon.gateway.pipe import Pipe
 from antiphon.gateway.prepare_turn import PreparedTurn, prepare_turn
 from antiphon.gateway.queued_turns import QueuedTurn
-from antiphon.gateway.recording import ResponseRecorder, queued_response
+from antiphon.gateway.recording import ResponseRecorder, queued_response, restore_input
 from antiphon.gateway.request_scope import RequestLog, RequestScope, run_in_scope, shutdown_error
-from antiphon.gateway.routing.wishes import ROUTING_PREFIX, QueuedRouting, take_routing
+from antiphon.gateway.routing.wishes import QueuedRouting, take_routing
 from antiphon.gateway.run_turn import run_turn, violation_reporter
 from antiphon.gateway.turn import UpstreamTurn
 from antiphon.gateway.worker_pool import LARGE_INPUT
@@ -179,8 +179,8 @@ class BackgroundJob:
 
     def _request_and_routing(self) -> tuple[bytes, QueuedRouting]:
         """The queued request, and what its caller says about its route, which is nothing in most cases."""
-        request = self._work.request
-        return take_routing(request) if request.startswith(ROUTING_PREFIX) else (request, QueuedRouting())
+        request, routing = take_routing(self._work.request)
+        return restore_input(request, self._work.input), routing
 
     def _make_pipe(self, turn: UpstreamTurn) -> Pipe:
         self._line_writer = EventLineWriter(turn.initial_response)

@@ -156,7 +156,10 @@ class BackgroundRunner:
             free_slots,
             prepared_ids=list(prepared_turns),
         )
-        self.queued_turns.drop_claimed(prepared_turns, {work.id for work in claimed})
+        claimed_ids = {work.id for work in claimed}
+        # A response that was queued while the claim was under way may be among the claimed ones.
+        queued_turns = prepared_turns | self.queued_turns.find(claimed_ids, services)
+        self.queued_turns.drop_claimed(prepared_turns, claimed_ids)
         for work in claimed:
             if work.id in self._running:
                 continue  # the lease expired while the storage was unavailable; the job still runs here
@@ -167,7 +170,7 @@ class BackgroundRunner:
                 work,
                 self._timings.flush_interval,
                 self.wake,
-                prepared_turns.get(work.id),
+                queued_turns.get(work.id),
             )
             self._running[work.id] = job
             job.task.add_done_callback(lambda task, id=work.id: self._on_job_done(id, task))  # type: ignore[misc]

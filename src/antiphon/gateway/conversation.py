@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from antiphon.gateway.ids import id_of, with_id
+from antiphon.gateway.ids import id_of, id_prefix, with_id
 from antiphon.gateway.worker_pool import WorkerPool
 from antiphon.protocol import codec
 from antiphon.protocol.items import CompactionTrigger, ItemParam
@@ -54,7 +54,8 @@ def make_entries(items: Iterable[ItemParam], stamps: Stamps) -> list[Conversatio
             continue
         id = id_of(item)
         if id is None:
-            item, id = with_id(item, stamps.new_id)
+            id = stamps.new_id(id_prefix(item))
+            item = with_id(item, id)
         entries.append(ConversationEntry(id=id, item=codec.encode(item)))
     return entries
 

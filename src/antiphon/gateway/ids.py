@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Callable
 from typing import Any, Final
 
 from msgspec import Raw
@@ -31,8 +30,9 @@ from antiphon.protocol.items import (
 
 def new_id(prefix: str) -> str:
     """An unguessable id: 128 random bits, after the time. The time keeps related rows together in indexes: with random
-    ids, storing a response costs two and a half times as much."""
-    return f"{prefix}_{int(time.time()):08x}{_random_bits.take()}"
+    ids, storing a response costs two and a half times as much. It is in milliseconds and starts again at 0 after 50
+    days: with seconds, a busy store writes more pages."""
+    return f"{prefix}_{int(time.time() * 1000) & 0xFFFF_FFFF:08x}{_random_bits.take()}"
 
 
 class _RandomBits:
@@ -64,15 +64,20 @@ def id_of(item: Item | ItemParam) -> str | None:
     id: Any = getattr(item, "id", None)
     if type(id) is str and id:
         return id
-    return item.string_member("id") or None if isinstance(item, UnknownItem) else None
+    # `isinstance` takes four times as long if the answer is no, and this runs for every item of a stored response.
+    return item.string_member("id") or None if type(item) is UnknownItem else None
 
 
-def with_id(item: ItemParam, new_id: Callable[[str], str]) -> tuple[ItemParam, str]:
-    """Gives an id to an item that has none; `new_id` makes it from a prefix."""
-    id = new_id(PREFIXES.get(type(item), "item"))
-    if isinstance(item, UnknownItem):
-        return replace(item, raw=Raw(codec.encode(item.raw_members() | {"id": Raw(codec.encode(id))}))), id
-    return replace(item, id=id), id
+def id_prefix(item: ItemParam) -> str:
+    """The prefix of the id for an item that has none."""
+    return PREFIXES.get(type(item), "item")
+
+
+def with_id(item: ItemParam, id: str) -> ItemParam:
+    """An item that had no id, with this one."""
+    if type(item) is UnknownItem:
+        return replace(item, raw=Raw(codec.encode(item.raw_members() | {"id": Raw(codec.encode(id))})))
+    return replace(item, id=id)
 
 
 def group_item_id(group: str, number: int, prefix: str) -> str:

@@ -143,7 +143,7 @@ class ManagedTurn(UpstreamTurn):
         workers = self._compactor.workers
         shortened = await workers.call(size, shorten, *arguments, self.prepared.plan, is_remote)
         self.prepared.body = shortened.prepared.body
-        self.prepared.retry_source = shortened.prepared.retry_source
+        self.prepared.retry_source, self.prepare_retry = shortened.prepared.retry_source, None
         self.losses.extend(shortened.losses)
         self.losses.extend(shortened.prepared.losses)
         if self._trace is not None:
@@ -192,7 +192,7 @@ def _prepare_shortened(request: Request, losses: Losses, plan: TranslationPlan, 
     conversation = Conversation(request=request, sealed_items=[])
     if not is_remote:
         return ShortenedRequest(prepared=prepared, conversation=conversation, losses=losses)
-    prepared.retry_source = prepared.original = None  # they hold the whole conversation
+    prepared.release_retry_source()
     prepared.request = prepared.upstream_request = Request()  # the turn has the settings
     return ShortenedRequest(prepared=prepared, conversation=encode_conversation(conversation), losses=losses)
 

@@ -16,11 +16,12 @@ from msgspec.structs import replace
 from antiphon import sse
 from antiphon.dialects.common.relay import Relay
 from antiphon.dialects.common.server_turn import StreamReader
-from antiphon.dialects.dialect import EventsFromHub, TextRunFromHub
+from antiphon.dialects.dialect import EventsFromHub, SplitEvent, TextRunFromHub
 from antiphon.errors import ApiError
 from antiphon.protocol.errors import Error, error_payload
 from antiphon.protocol.events import (
     DONE_TEXT_FIELDS,
+    RESPONSE_EVENTS,
     DeltaEvent,
     ErrorEvent,
     ItemAdded,
@@ -78,12 +79,15 @@ class Pipe:
             reader.on_frames = relay.add_frames
         self._separator = separator  # put between events for a client that reads them one by one
         self._pending_end: TerminalEvent | None = None
-        self._backlog: list[StreamEvent | TextRun | bytes] = []  # events, and the translation of a large one
+        #: Events, and the rest of a large one: encoded pieces.
+        self._backlog: list[StreamEvent | TextRun | bytes | memoryview] = []
+        self._rest: list[bytes | memoryview] = []  # of the event that is written
         self._pending_error = b""  # an error that is written with the end, which a comment precedes
         self._number_shift = 0
         self._on_violation = on_violation
         self._grammar = Grammar(judges_foreign_items=False) if on_violation else None
         self._text_run: TextRunFromHub | None = getattr(from_hub, "text_run", None) if on_violation is None else None
+        self._split_event: SplitEvent | None = getattr(from_hub, "split_event", None)
 
     @property
     def has_ended(self) -> bool:
@@ -101,6 +105,7 @@ class Pipe:
         end, self._pending_end = self._pending_end, None
         if end is not None:
             self._write_end(end, out)
+        self._backlog += self._take_rest()
         return self.join(out)
 
     def fail(self, error: ApiError) -> bytes:
@@ -121,6 +126,7 @@ class Pipe:
         self._write_error(translation, out)
         self._pending_end, self.response = None, has_failed
         self._write_end(ResponseFailed(sequence_number=number + 1, response=has_failed), out)
+        self._backlog += self._take_rest()
         return self.join(out)
 
     @property
@@ -173,7 +179,8 @@ class Pipe:
         if not self.has_content:
             self._look_for_content(events)
         self._backlog += events
-        return b"" if len(events) > 1 and any(map(_has_large_text, events)) else self.write_backlog()
+        may_be_large = len(events) > 1 and not DONE_TEXT_TYPES.isdisjoint(map(type, events))
+        return b"" if may_be_large and any(map(_has_large_text, events)) else self.write_backlog()
 
     def write_backlog(self) -> bytes:
         """Writes the backlog, up to the limit."""
@@ -183,6 +190,9 @@ class Pipe:
         for number, event in enumerate(events):
             if type(event) is bytes:
                 out.append(event)
+            elif type(event) is memoryview:
+                out.append(bytes(event[:MAX_OUTPUT_BYTES]))
+                self._rest = [event[MAX_OUTPUT_BYTES:]] if len(event) > MAX_OUTPUT_BYTES else []
             elif type(event) is not TextRun:
                 self._write(cast(StreamEvent, event), out)
             elif self._text_run is not None and self._policy.passes_plain_deltas:  # nearly all of them
@@ -191,14 +201,18 @@ class Pipe:
                 for single_event in event.events():
                     self._write(single_event, out)
             size += len(out[-1]) if out else 0
-            if size > MAX_OUTPUT_BYTES:
+            if size > MAX_OUTPUT_BYTES or self._rest:
                 # A large piece is not joined with others, which would copy it.
-                large_pieces = [out.pop()] if len(out[-1]) > MAX_OUTPUT_BYTES and any(out[:-1]) else []
-                self._backlog = [*large_pieces, *events[number + 1 :]]
+                large_pieces = [out.pop()] if out and len(out[-1]) > MAX_OUTPUT_BYTES and any(out[:-1]) else []
+                self._backlog = [*large_pieces, *self._take_rest(), *events[number + 1 :]]
                 break
         if self._relay is not None and not self._backlog:
             out.append(self._relay.flush())
         return self.join(out)
+
+    def _take_rest(self) -> list[bytes | memoryview]:
+        rest, self._rest = self._rest, []
+        return rest
 
     def _look_for_content(self, events: Iterable[StreamEvent | TextRun]) -> None:
         first_content = next(filter(is_content, events), None)
@@ -221,6 +235,10 @@ class Pipe:
         if not _is_end(event):
             if self._grammar is not None:
                 self._check_grammar(event)
+            if self._split_event is not None and type(event) in RESPONSE_EVENTS:
+                self._rest = self._split_event(event) or []
+                if self._rest:
+                    return
             translation = self._from_hub.feed(event)
             if self._relay is not None:
                 translation = self._relay.deliver(event, translation)
@@ -244,10 +262,22 @@ class Pipe:
 
     def _write_end(self, event: TerminalEvent, out: list[bytes]) -> None:
         self._check_grammar(event)
+        if self._split_event is not None and self._write_large_end(event, self._split_event, out):
+            return
         translation = self._deliver(event, self._from_hub.feed(event) + self._from_hub.finish())
         translation, self._pending_error = self._pending_error + translation, b""
         comment = self._take_loss_comment()  # the translation of the end may lose something too
         out.append(sse.insert_before_end(translation, comment) if comment and translation else comment + translation)
+
+    def _write_large_end(self, event: TerminalEvent, split_event: SplitEvent, out: list[bytes]) -> bool:
+        """Writes a terminal event with large settings, without a copy; False if it has none."""
+        pieces = split_event(event)
+        if pieces is None:
+            return False
+        out.append(self._pending_error + self._take_loss_comment())
+        self._pending_error = b""
+        self._rest = [*pieces, self._from_hub.finish()]
+        return True
 
     def _deliver(self, event: StreamEvent | TextRun, translation: bytes) -> bytes:
         return translation if self._relay is None else self._relay.deliver(event, translation)
@@ -323,6 +353,7 @@ def _is_end(event: StreamEvent) -> TypeGuard[TerminalEvent]:
 
 
 MAX_OUTPUT_BYTES: Final = 1024 * 1024  # of one call; a single event may be larger
+DONE_TEXT_TYPES: Final[frozenset[type]] = frozenset(DONE_TEXT_FIELDS)
 REFUSAL_REASONS: Final = frozenset({"content_filter", "refusal"})
 CONTENT_EVENT_TYPES: Final[frozenset[type]] = frozenset({TextRun, ResponseCompleted, ResponseIncomplete})
 DELTA_EVENT_TYPES: Final[frozenset[type]] = frozenset(get_args(DeltaEvent))

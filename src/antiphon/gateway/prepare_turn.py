@@ -36,6 +36,7 @@ from antiphon.gateway.routing.stickiness import (
 )
 from antiphon.gateway.routing.wishes import QueuedRouting, RoutingWishes, add_routing, apply_wishes
 from antiphon.gateway.sealing import Seal
+from antiphon.gateway.short_answer import AnswerShortener
 from antiphon.gateway.stored_items import LargeHistory
 from antiphon.gateway.turn import UpstreamTurn
 from antiphon.gateway.turn_data import (
@@ -45,10 +46,12 @@ from antiphon.gateway.turn_data import (
     TurnData,
     TurnOutline,
     prepare_data,
+    prepare_retry_data,
     refuse_losses,
 )
 from antiphon.gateway.upstreams import Target, Upstream
 from antiphon.gateway.worker_pool import LARGE_INPUT
+from antiphon.protocol import codec
 from antiphon.protocol.losses import Loss
 from antiphon.protocol.nesting import has_many_values
 from antiphon.protocol.stamps import Stamps
@@ -95,8 +98,8 @@ class PreparedTurn(Struct):
             services.router.remember_answer(self.session, target, self.facts, self.turn.initial_response.id)
 
     def release(self) -> None:
-        """Frees the request, once no other target will be asked."""
-        self.preparer = None
+        """Frees the request, once no other target will be asked, and this one not again."""
+        self.preparer = self.turn.prepare_retry = None
 
 
 async def prepare_turn(
@@ -232,8 +235,11 @@ class TurnPreparer:
         for loss in self.wish_losses:
             data.losses.add(loss.path, loss.what, loss.why)
         turn = self._make_turn(data)
-        if is_remote and data.can_retry:
-            turn.remote_retry = self._prepare_retry
+        if data.prepared.release_retry_source() or data.can_retry:
+            turn.prepare_retry = partial(self._prepare_retry, is_remote=is_remote)
+        dialect = self._target.upstream.server_dialect
+        if is_remote and dialect.without_settings is not None and codec.large_settings(turn.initial_response):
+            turn.shortener = AnswerShortener(dialect, self._services.workers)
         turn.allows_lossy_retry = not self._directions.strict
         name = self._target.upstream.name
         turn.on_retry = partial(_log_refused_reasoning, self._services, name, turn.initial_response.id)
@@ -383,8 +389,10 @@ class TurnPreparer:
                 pass  # the whole preparation starts again, in another process
         return await self._run_remotely(prepare_data_remotely, self._body), True
 
-    async def _prepare_retry(self, refused_parts: Sequence[RefusedPart]) -> RetryRequest | None:
-        """Prepares a large turn again without the parts that the upstream refused."""
+    async def _prepare_retry(self, refused_parts: Sequence[RefusedPart], *, is_remote: bool) -> RetryRequest | None:
+        """Prepares the turn again without the parts that the upstream refused, where it was prepared before."""
+        if not is_remote:
+            return await prepare_retry_data(self._body, self, refused_parts)
         retry: RetryRequest | None = await self._run_remotely(prepare_retry_remotely, self._body, refused_parts)
         return retry
 

@@ -30,7 +30,8 @@ class QueuedTurn(Struct):
 
     @property
     def size(self) -> int:
-        return len(self.input) + len(self.prepared_turn.turn.prepared.body) + BASE_SIZE
+        # The client's body, which a retry is prepared from, is about as large as the input.
+        return 2 * len(self.input) + len(self.prepared_turn.turn.prepared.body) + BASE_SIZE
 
 
 class QueuedTurns:
@@ -62,15 +63,22 @@ class QueuedTurns:
             self.discard(oldest.response.id)
         return dict(islice(self._turns.items(), count))
 
+    def find(self, ids: Iterable[str], services: GatewayContext) -> dict[str, QueuedTurn]:
+        """The turns with these ids. Those of an earlier configuration are left out."""
+        turns = self._turns
+        return {id: turns[id] for id in ids if id in turns and turns[id].services is services}
+
     def drop_claimed(self, oldest: Iterable[str], claimed: Collection[str]) -> None:
         """Drops turns after a claim that knew the `oldest` of them. Those that are older than a claimed one do not wait
         any more: the queue is in the same order, so another process has claimed them, or they were cancelled. If
         nothing was claimed, none of them waits."""
+        for id in claimed:
+            self.discard(id)
         is_newer = bool(claimed)
         for id in reversed(list(oldest)):
             is_newer = is_newer and id not in claimed
             turn = self._turns.get(id)
-            if id in claimed or (turn is not None and turn.is_stored and not is_newer):
+            if turn is not None and turn.is_stored and not is_newer:
                 self.discard(id)
 
 
@@ -83,7 +91,6 @@ def can_wait(services: GatewayContext, prepared_turn: PreparedTurn) -> bool:
         and queued_request.is_self_contained
         and prepared_turn.preparer is None
         and type(prepared_turn.turn) is UpstreamTurn
-        and prepared_turn.turn.remote_retry is None
         and services.telemetry is None
         and services.traces is None
     )

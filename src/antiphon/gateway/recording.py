@@ -6,17 +6,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, Final, Protocol
 
 import msgspec
-from msgspec import Raw, Struct, field
+from msgspec import UNSET, Raw, Struct, field
 from msgspec.structs import replace
 
 from antiphon.gateway.conversation import JoinedConversation
-from antiphon.gateway.ids import GROUP_PREFIX, group_item_id, id_of, with_id
+from antiphon.gateway.ids import GROUP_PREFIX, group_item_id, id_of, id_prefix, with_id
 from antiphon.protocol import codec
 from antiphon.protocol.items import CustomToolCallParam, FunctionCallParam, Item, ItemParam
+from antiphon.protocol.request import Request
 from antiphon.protocol.response import Response
 from antiphon.protocol.stamps import Stamps
 from antiphon.protocol.status import ResponseStatus
@@ -116,11 +116,43 @@ def input_with_ids(items: list[ItemParam], stamps: Stamps) -> RecordedInput:
         id = id_of(item)
         if id is None:
             group = group or stamps.new_id(GROUP_PREFIX)
-            item, _ = with_id(item, partial(group_item_id, group, number))
+            item = with_id(item, group_item_id(group, number, id_prefix(item)))
         else:
             ids.append(id)
         with_ids.append(item)
     return codec.encode(with_ids), [group, *ids] if group else ids
+
+
+def without_recorded_input(request: Request, recorded_input: RecordedInput) -> bytes:
+    """A request for the background queue, whose input is stored once, in the record of its response. `restore_input`
+    adds it again. It is left in the request if that would change it, or take long."""
+    input, ids = recorded_input
+    if type(request.input) is not list or len(input) > MAX_RESTORED_INPUT or not all(map(_can_restore, request.input)):
+        return codec.encode(request)
+    group = msgspec.json.encode(ids[0] if ids else "")
+    return b"%b%b\n%b" % (INPUT_PREFIX, group, codec.encode(replace(request, input=UNSET)))
+
+
+def restore_input(request: bytes, input: bytes) -> bytes:
+    """A queued request with its input. Items that had no id have none again."""
+    if not request.startswith(INPUT_PREFIX):
+        return request
+    line, _, rest = request.partition(b"\n")
+    group = msgspec.json.decode(line.removeprefix(INPUT_PREFIX), type=str)
+    items: list[ItemParam] = codec.decode_stored(input, list[ItemParam])
+    restored = [_without_group_id(item, group, number) for number, item in enumerate(items)]
+    return b'%b,"input":%b}' % (rest[:-1], codec.encode(restored))
+
+
+def _can_restore(item: ItemParam) -> bool:
+    """Whether an item has an id or none; null, for one, would become none."""
+    id = getattr(item, "id", None)
+    return id is UNSET or bool(id)
+
+
+def _without_group_id(item: ItemParam, group: str, number: int) -> ItemParam:
+    has_group_id = id_of(item) == group_item_id(group, number, id_prefix(item))
+    return replace(item, id=UNSET) if has_group_id else item
 
 
 def response_from_record(record: ResponseRecord) -> Response:
@@ -163,4 +195,6 @@ class _TargetMember(Struct, frozen=True):
     label: Any = field(default=None, name=TARGET_MEMBER)
 
 
+INPUT_PREFIX: Final = b"input of "  # no request begins so
+MAX_RESTORED_INPUT: Final = 64 * 1024  # bytes that the event loop may decode
 CALLS: Final = (FunctionCallParam, CustomToolCallParam)

@@ -35,9 +35,8 @@ Ask = Callable[..., Any]  # asks the gateway: a name, then arguments; waits for 
 async def prepare_data_remotely(ask: Ask, body: ClientBody) -> TurnData:
     """In a worker: prepares the data of a turn. The gateway keeps the body, so it is not sent back."""
     data = await prepare_data(body, RemoteHost(ask))
-    data.can_retry = data.prepared.retry_source is not None
     prepared = data.prepared
-    prepared.retry_source = prepared.original = None
+    data.can_retry = prepared.release_retry_source()
     prepared.request, prepared.upstream_request = settings_for_answer(prepared.request, prepared.upstream_request)
     if data.context_plan is not None:
         data.context_plan = data.context_plan.encode()

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from antiphon.errors import ApiError, ClientFault, StorageUnavailable
 from antiphon.gateway.context import GatewayContext
-from antiphon.gateway.pipe import REFUSAL_REASONS, Pipe
+from antiphon.gateway.pipe import MAX_OUTPUT_BYTES, REFUSAL_REASONS, Pipe
 from antiphon.gateway.prepare_turn import PreparedTurn
 from antiphon.gateway.request_scope import RequestScope
 from antiphon.gateway.routing.attempts import Attempt, TurnAttempts
@@ -183,6 +183,7 @@ class StreamedTurn:
     async def deliver(self, sink: Sink, events: Iterable[StreamEvent]) -> None:
         self._sink = sink
         self._scope.turn = self
+        self._prepared_turn.release()
         await self._end(self._pipe.write_events(list(events)))
 
     async def fail(self, error: ApiError) -> bool:
@@ -254,7 +255,7 @@ class StreamedTurn:
             if not self._is_committed:
                 self._commit()
             await self._sink.write(self._unwritten)
-            await asyncio.sleep(BACKLOG_PAUSE)
+            await asyncio.sleep(BACKLOG_PAUSE if len(self._unwritten) > MAX_OUTPUT_BYTES else 0)
             self._unwritten = self._pipe.write_backlog()
 
     async def _end(self, data: bytes) -> None:
@@ -269,7 +270,13 @@ class StreamedTurn:
             data = b""  # the client has everything but the terminal event while the response is stored
         last, stored_turn = await record_turn(self._services, self._prepared_turn.turn, self._pipe)
         self._note_result()
-        await self._sink.end(self._pipe.join((data, last)), stored_turn)
+        if data and len(last) > MAX_OUTPUT_BYTES:
+            await self._sink.write(data)
+            data = b""  # it is not joined with a large piece, which would copy that
+        self._unwritten = self._pipe.join((data, last))
+        await self._write_backlog()  # the rest of a large terminal event
+        data, self._unwritten = self._unwritten, b""
+        await self._sink.end(data, stored_turn)
 
 
 class WholeTurn:
@@ -439,6 +446,7 @@ async def record_abandoned_turn(services: GatewayContext, turn: UpstreamTurn, pi
         pipe.finish(error)
         while pipe.has_backlog:
             pipe.write_backlog()
+            await asyncio.sleep(0)  # a large answer has many pieces
         response = pipe.recorded_response
     if response is None or response.status != ResponseStatus.FAILED:
         failure = Error(code=error.code, message=error.message)

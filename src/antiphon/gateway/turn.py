@@ -23,6 +23,7 @@ from antiphon.dialects.registry import Wire
 from antiphon.errors import AnswerTooLarge, ApiError, ClientFault, OriginalError, UpstreamFault
 from antiphon.gateway.pipe import Pipe
 from antiphon.gateway.recording import Recorder
+from antiphon.gateway.short_answer import AnswerShortener
 from antiphon.gateway.turn_data import PreparedRequest, RetryRequest, prepare_retry
 from antiphon.gateway.upstreams import Target, Upstream
 from antiphon.protocol import codec
@@ -70,9 +71,10 @@ class UpstreamTurn:
         self.headers: Mapping[str, str] = target.upstream.headers
         self.check_response: Callable[[Response], None] | None = None  # raises if a whole answer is no answer
         self.allows_lossy_retry = True  # whether a retry without refused reasoning may lose data
-        #: Prepares a retry in another process, for a turn that was prepared there.
-        self.remote_retry: Callable[[Sequence[RefusedPart]], Awaitable[RetryRequest | None]] | None = None
+        #: Prepares a retry from the client's body, unless `prepared.retry_source` is set.
+        self.prepare_retry: Callable[[Sequence[RefusedPart]], Awaitable[RetryRequest | None]] | None = None
         self.on_retry: Callable[[ApiError], None] | None = None
+        self.shortener: AnswerShortener | None = None  # if the answer may repeat large settings
         self._stamps = stamps
         has_client_tools = getattr(target.upstream.profile.wire, "has_client_tools", False)
         self._policy = Policy.for_request(prepared.request, pad=pad, checks_client_tools=not has_client_tools)
@@ -88,7 +90,7 @@ class UpstreamTurn:
         body, self.prepared.body = self.prepared.body, b""
         retry_source, self.prepared.retry_source = self.prepared.retry_source, None
         original, self.prepared.original = self.prepared.original, None
-        remote_retry, self.remote_retry = self.remote_retry, None
+        prepare_again, self.prepare_retry = self.prepare_retry, None
         sent_bodies: list[bytes] = []
         refused_parts: list[RefusedPart] = []
         wire: Wire | None = None  # without the refused parts
@@ -106,14 +108,14 @@ class UpstreamTurn:
                     retry: RetryRequest | None = None
                     if retry_source is not None:
                         retry = prepare_retry(retry_source, self.prepared.plan, refused_parts, original)
-                    elif remote_retry is not None:
-                        retry = await remote_retry(refused_parts)
+                    elif prepare_again is not None:
+                        retry = await prepare_again(refused_parts)
                     if retry is None or not self._allows_retry(retry, sent_bodies):
                         raise
                     self._note_refusal(error, retry)
                 body, wire = retry.body, retry.wire
         finally:
-            del remote_retry  # it holds the client's body
+            del prepare_again  # it holds the client's body
         if wire is not None:
             self._remember_refusals(refused_parts, wire)
         return answer
@@ -229,7 +231,9 @@ class UpstreamTurn:
     async def read_response(self, answer: UpstreamResponse) -> Response:
         """For a client that wants no stream: stores the response if required and returns it, or raises its error."""
         response = (
-            await self._stream_as_whole(answer) if is_stream(answer) else self._read_whole(await self.read_body(answer))
+            await self._stream_as_whole(answer)
+            if is_stream(answer)
+            else self._read_whole(await self._read_short_body(answer))
         )
         if self.check_response is not None:
             self.check_response(response)
@@ -247,20 +251,26 @@ class UpstreamTurn:
     async def read_response_as_events(self, answer: UpstreamResponse) -> list[StreamEvent]:
         """The events of a response that was not streamed although a stream was requested."""
         was_queued = self.initial_response.status == ResponseStatus.QUEUED
-        return replay_response(self._read_whole(await self.read_body(answer)), was_queued=was_queued)
+        return replay_response(self._read_whole(await self._read_short_body(answer)), was_queued=was_queued)
+
+    async def _read_short_body(self, answer: UpstreamResponse) -> bytes:
+        body = await self.read_body(answer)
+        return body if self.shortener is None else await self.shortener.shorten_body(body)
 
     async def read_body(self, answer: UpstreamResponse, limit: int | None = None) -> bytes:
         limit = self._limits.max_bytes if limit is None else limit
-        return await read_body(answer, limit, None if self._trace is None else self.body_flow(answer))
+        flow = None if self._trace is None else flow_of_pieces(self._record_pieces(answer, self._trace))
+        return await read_body(answer, limit, flow)
 
     def body_pieces(self, answer: UpstreamResponse) -> AsyncIterator[bytes]:
         """The pieces of a body, recorded by the trace if there is one."""
-        return answer.pieces() if self._trace is None else self._record_pieces(answer, self._trace)
+        pieces = answer.pieces() if self._trace is None else self._record_pieces(answer, self._trace)
+        return pieces if self.shortener is None else self.shortener.shorten_pieces(pieces)
 
     def body_flow(self, answer: UpstreamResponse) -> Flow:
         """The same as a flow for a sink; faster if there is no trace."""
-        if self._trace is not None:
-            return flow_of_pieces(self._record_pieces(answer, self._trace))
+        if self._trace is not None or self.shortener is not None:
+            return flow_of_pieces(self.body_pieces(answer))
         return getattr(answer, "flow", None) or flow_of_pieces(answer.pieces())
 
     async def _record_pieces(self, answer: UpstreamResponse, trace: Trace) -> AsyncIterator[bytes]:

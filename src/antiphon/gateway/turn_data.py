@@ -37,7 +37,7 @@ from antiphon.gateway.history import (
     resolve_history,
 )
 from antiphon.gateway.planning import ContextPlan, has_trigger, plan_context
-from antiphon.gateway.recording import RecordedInput, input_with_ids
+from antiphon.gateway.recording import RecordedInput, input_with_ids, without_recorded_input
 from antiphon.gateway.restore_reasoning import find_missing_reasoning
 from antiphon.gateway.routing.facts import RequestFacts, facts_of, with_history
 from antiphon.gateway.routing.wishes import RoutingWishes, take_wishes
@@ -66,8 +66,8 @@ class OriginalRequest(Struct, frozen=True):
 
 
 class PreparedRequest(Struct, kw_only=True):
-    """A translated request. Only `body`, `retry_source` and `original` hold the history; they are released once the
-    body is sent, because a response may take long and its reader needs only the settings and tools."""
+    """A translated request. Only `body`, `retry_source` and `original` hold the history; they are released before or
+    when the body is sent, because a response may take long and its reader needs only the settings and tools."""
 
     plan: TranslationPlan
     request: Request  # the client's, with effective values
@@ -77,6 +77,13 @@ class PreparedRequest(Struct, kw_only=True):
     #: The request with its history, if it may hold a part that the upstream refuses.
     retry_source: Request | None = None
     original: OriginalRequest | None = None
+
+    def release_retry_source(self) -> bool:
+        """Releases the history for a retry, which has to be prepared again then; whether there was one. The decoded
+        history of the requests in flight would fill the caches of the processor."""
+        has_source = self.retry_source is not None
+        self.retry_source = self.original = None
+        return has_source
 
 
 class RetryRequest(Struct, frozen=True, kw_only=True):
@@ -160,7 +167,7 @@ class TurnData(Struct, kw_only=True):
     hub_request: bytes | None  # for the trace
     queued_request: QueuedRequest | None  # for the background queue
     is_warm_up: bool
-    can_retry: bool = False  # another process can prepare it again; else `prepared.retry_source` says so
+    can_retry: bool = False  # set if another process has released `prepared.retry_source`
 
 
 class _History(Struct, frozen=True, kw_only=True):
@@ -228,17 +235,20 @@ async def prepare_data(body: ClientBody, host: PreparationHost) -> TurnData:
     prepared.losses.extend(losses)
     is_recorded = plan.is_stored or conversation_id is not None or directions.keeps_history
     new_items = input_items(history.request) if history.new_items is None else history.new_items
+    # The input of a queued request was recorded when it was queued.
+    recorded_input = input_with_ids([] if is_queued else new_items, host.stamps) if is_recorded else None
     return TurnData(
         prepared=prepared,
         losses=prepared.losses,
         past_turns=history.past_turns,
         conversation_id=conversation_id,
-        # The input of a queued request was recorded when it was queued.
-        recorded_input=input_with_ids([] if is_queued else new_items, host.stamps) if is_recorded else None,
+        recorded_input=recorded_input,
         context_plan=context_plan,
         hub_request=codec.encode(full_request) if directions.is_traced else None,
         queued_request=QueuedRequest(
-            content=_encode_for_queue(request), streams=streams, is_self_contained=history.new_items is None
+            content=_encode_for_queue(request, recorded_input if history.new_items is None else None),
+            streams=streams,
+            is_self_contained=history.new_items is None,
         )
         if request.background and not is_queued
         else None,
@@ -353,9 +363,11 @@ def needs_context_plan(request: Request, new_items: list[ItemParam] | None) -> b
     )
 
 
-def _encode_for_queue(request: Request) -> bytes:
-    """The runner always streams, whatever this client wants. A later change of the default model has no effect."""
-    return codec.encode(replace(request, stream=UNSET))
+def _encode_for_queue(request: Request, recorded_input: RecordedInput | None) -> bytes:
+    """The runner always streams, whatever this client wants. A later change of the default model has no effect.
+    `recorded_input` is None if it is not the input of the request."""
+    queued = replace(request, stream=UNSET)
+    return codec.encode(queued) if recorded_input is None else without_recorded_input(queued, recorded_input)
 
 
 def refuse_losses(losses: list[Loss]) -> None:
