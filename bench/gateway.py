@@ -5,7 +5,8 @@
 
 Every round runs every workload on every target, in reverse order every other round, so that other load on the machine
 affects all targets alike. The result is the median of the ratios to the first target in the same round: to nginx, to
-the gateway with a chat server (--dialects), or to the other commit (--against).
+the gateway with a chat server (--dialects), or to the other commit (--against). With --against, every round starts both
+gateways anew, because two processes of the same code differ by up to 5 %.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     workloads: list[str]
     stream_goal: float | None = None  # goal for the ratio of every stream, instead of the goals of the workloads
     has_goals: bool = True
+    has_restarts: bool = False  # whether every round starts the targets anew
     note: str = ""
 
 
@@ -75,6 +77,7 @@ def _commit_comparison(other: commits.Checkout) -> Comparison:
         ],
         workloads=[name for name in WORKLOADS if name not in SLOW_WORKLOADS],
         has_goals=False,
+        has_restarts=True,
     )
 
 
@@ -84,15 +87,20 @@ def _compare(comparison: Comparison, args: argparse.Namespace) -> int:
     chosen_workloads = [WORKLOADS[name] for name in names]
     not_measured = {target.name: "not installed" for target in targets if not target.is_installed}
     load_before = os.getloadavg()[0]
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        running([target for target in targets if target.is_installed], Path(folder)) as servers,
-    ):
-        started = [server for server in servers if server.wait_until_listening()]
-        not_measured |= {server.target.name: start_failure(server) for server in servers if server not in started}
-        idle_kib = {server.target.name: rss_kib(server.pid) for server in started}
-        _warm_up(started, chosen_workloads)
-        measurements = _measure_rounds(started, chosen_workloads, args.rounds, args.share)
+    measurements: Measurements = defaultdict(list)
+    for first_round in range(0, args.rounds, 1 if comparison.has_restarts else args.rounds):
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            running([target for target in targets if target.is_installed], Path(folder)) as servers,
+        ):
+            started = [server for server in servers if server.wait_until_listening()]
+            not_measured |= {server.target.name: start_failure(server) for server in servers if server not in started}
+            idle_kib = {server.target.name: rss_kib(server.pid) for server in started}
+            _warm_up(started, chosen_workloads)
+            rounds = range(first_round, first_round + 1 if comparison.has_restarts else args.rounds)
+            for number in rounds:
+                _measure_round(started, chosen_workloads, number, args.share, measurements)
+                print(f"round {number + 1} of {args.rounds}", file=sys.stderr)
     measured = [server.target for server in started]
     if not measured:
         raise SystemExit(render_not_measured(not_measured))
@@ -154,15 +162,13 @@ def _warm_up(servers: list[Server], chosen_workloads: list[Workload]) -> None:
                 workloads.run(server, workload, share=16 / workload.requests)
 
 
-def _measure_rounds(servers: list[Server], chosen_workloads: list[Workload], rounds: int, share: float) -> Measurements:
-    measurements: Measurements = defaultdict(list)
-    for number in range(rounds):
-        for workload in chosen_workloads:
-            for server in servers[:: -1 if number % 2 else 1]:
-                if _supports(server, workload):
-                    measurements[server.target.name, workload.name].append(_measure(server, workload, share))
-        print(f"round {number + 1} of {rounds}", file=sys.stderr)
-    return measurements
+def _measure_round(
+    servers: list[Server], chosen_workloads: list[Workload], number: int, share: float, measurements: Measurements
+) -> None:
+    for workload in chosen_workloads:
+        for server in servers[:: -1 if number % 2 else 1]:
+            if _supports(server, workload):
+                measurements[server.target.name, workload.name].append(_measure(server, workload, share))
 
 
 def _supports(server: Server, workload: Workload) -> bool:

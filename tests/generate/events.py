@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from msgspec import UNSET, Raw
 
 from antiphon.errors import ApiError, UpstreamFault
+from antiphon.protocol.base import RAW_MARK
 from antiphon.protocol.content import (
     Annotation,
     InputImage,
@@ -135,7 +136,7 @@ PIECES = st.sampled_from(
         "👩‍👩‍👧",
         "\x00",
         "\n\ndata: [DONE]\n\n",
-        '"antiphon:raw',
+        RAW_MARK.decode(),
         "</think>",
         "\\u00e9",
     ]

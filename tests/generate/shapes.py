@@ -18,7 +18,7 @@ from msgspec import UNSET
 from msgspec import inspect as shapes
 from tests.generate.schema import json_values
 
-from antiphon.protocol.base import EXTRA_NAME, Unknown
+from antiphon.protocol.base import EXTRA_NAME, UNKNOWN_TAG, Unknown
 from antiphon.protocol.content import UnknownContent
 
 Key = str | int
@@ -210,7 +210,7 @@ def _fields(cls: type) -> list[shapes.Field]:
     return [field for field in info.fields if field.encode_name != EXTRA_NAME]
 
 
-UNKNOWN_TYPES: Final = ("acme:thing", "acme:thing.done", "not_invented_yet", "antiphon:raw", "antiphon:raw_fields", "")
+UNKNOWN_TYPES: Final = ("acme:thing", "acme:thing.done", "not_invented_yet", UNKNOWN_TAG, EXTRA_NAME, "")
 names: Final = st.text(st.sampled_from("abyzABYZ019_-:"), min_size=1, max_size=6)
 KIND_OF_CLASS: Final = {
     str: "string",

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from tests.generate.shapes import documents
 
 from antiphon.errors import ApiError, ClientFault, InvalidJson, JsonTooDeep
+from antiphon.protocol.base import EXTRA_NAME, RAW_MARK, UNKNOWN_TAG
 from antiphon.protocol.codec import (
     LARGE_SETTING,
     _RawToolsRequest,
@@ -279,12 +280,12 @@ def test_string_input_is_one_user_message() -> None:
     assert input_items(decode_request(b'{"input":"hi"}')) == [MessageParam(role="user", content="hi")]
 
 
-@pytest.mark.parametrize("text", ["antiphon:raw", '"antiphon:raw', '{"antiphon:raw_fields":{}}'])
+@pytest.mark.parametrize("text", ["\x7f", UNKNOWN_TAG, RAW_MARK.decode(), f'{{"{EXTRA_NAME}":{{}}}}'])
 def test_text_that_contains_internal_names_is_preserved(text: str) -> None:
     document = {
         "input": text,
-        "metadata": {"antiphon:raw": text},
-        "client_metadata": {"antiphon:raw_fields": {"a": text}},
+        "metadata": {UNKNOWN_TAG: text},
+        "client_metadata": {EXTRA_NAME: {"a": text}},
     }
     assert json.loads(encode(decode_request(json.dumps(document).encode()))) == document
 

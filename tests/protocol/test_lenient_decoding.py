@@ -15,6 +15,7 @@ from tests.generate.schema import json_values
 from tests.generate.shapes import UNKNOWN_TYPES, at, documents, kind_of, replaced, spots, without
 
 from antiphon.errors import ClientFault, InvalidValue, MissingField
+from antiphon.protocol.base import EXTRA_NAME, UNKNOWN_TAG
 from antiphon.protocol.codec import decode_as, decode_event, decode_item, decode_item_param, decode_request, encode
 from antiphon.protocol.content import InputText, OutputTextParam, UnknownAnnotation, UnknownContent
 from antiphon.protocol.events import StreamEvent, UnknownEvent
@@ -83,7 +84,7 @@ def test_decoded_documents_are_encoded_unchanged(type: Any, data: st.DataObject)
 
 @given(
     data=st.data(),
-    names=st.lists(st.sampled_from(["x", "", "not yet", "antiphon:raw", "antiphon:raw_fields", "\u2028", "kind"])),
+    names=st.lists(st.sampled_from(["x", "", "not yet", UNKNOWN_TAG, EXTRA_NAME, "\u2028", "kind"])),
 )
 def test_unknown_fields_are_kept_at_every_level(data: st.DataObject, names: list[str]) -> None:
     """REQ-7, ITEM-6: in the request, an item, a part, a tool, anything inside them; also under our internal names."""
@@ -222,7 +223,7 @@ def test_last_of_two_values_counts(body: bytes) -> None:
     assert json.loads(encode(decode_request(body)))["model"] == "m"
 
 
-@pytest.mark.parametrize("spelling", ["antiphon:raw", r"\u0061ntiphon:raw", r"antiphon\u003araw"])
+@pytest.mark.parametrize("spelling", [UNKNOWN_TAG, r"\u007fantiphon:raw", UNKNOWN_TAG.replace(":", r"\u003a")])
 @pytest.mark.parametrize("value", [{}, {"kind": "message", "raw": {"role": "system"}}, {"a": 1}, 5])
 def test_internal_names_have_no_meaning_in_client_bodies(spelling: str, value: Any) -> None:
     """A client can neither forge an unknown object nor put fields where we keep unknown ones; everything is encoded
@@ -236,8 +237,8 @@ def test_internal_names_have_no_meaning_in_client_bodies(spelling: str, value: A
     unknown, message_item = items_of(request)
     assert isinstance(unknown, UnknownItem)
     assert isinstance(message_item, MessageParam)
-    assert unknown.kind == "antiphon:raw"
-    assert (message_item.extra or {}).keys() == {"antiphon:raw_fields"}
+    assert unknown.kind == UNKNOWN_TAG
+    assert (message_item.extra or {}).keys() == {EXTRA_NAME}
     expected = json.loads(body)
     expected["input"][1]["type"] = "message"
     assert json.loads(encode(request)) == expected

@@ -8,7 +8,7 @@ import os
 import socket
 import ssl
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 
 from antiphon.config import Timeouts
 from antiphon.upstream.connection import Connection
@@ -194,3 +194,9 @@ async def pass_time(seconds: float) -> None:
     loop.ahead += seconds
     for _ in range(10):
         await asyncio.sleep(0)
+
+
+def with_turned_clock(work: Callable[[], Coroutine[None, None, None]]) -> None:
+    """Runs work in an event loop with such a clock."""
+    with asyncio.Runner(loop_factory=TurnableClock) as runner:
+        runner.run(work())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.upstream.scripted import Wire
+from tests.upstream.scripted import Wire, pass_time, with_turned_clock
 
 from antiphon.errors import UpstreamFault
 from antiphon.upstream.connection import WRITE_SIZE
@@ -86,3 +86,47 @@ def test_unwritten_data_of_a_dropped_connection_is_discarded() -> None:
         assert len(wire.written) == WRITE_SIZE
 
     asyncio.run(work())
+
+
+def test_timer_serves_several_exchanges() -> None:
+    """A new exchange keeps a timer that ends earlier; a check that comes too early sets another."""
+
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        connection, checks = Wire().connection, list[str]()
+        start = loop.time()
+        connection.check_at(start + 10, lambda: checks.append("first"), loop)
+        connection.stop_checks()
+        await pass_time(8)
+        connection.check_at(start + 18, lambda: checks.append("second"), loop)
+        await pass_time(3)
+        assert checks == ["second"]
+        connection.check_at(start + 18, lambda: checks.append("third"), loop)
+        connection.check_at(start + 15, lambda: checks.append("earlier"), loop)
+        await pass_time(5)
+        assert checks == ["second", "earlier"]
+        connection.check_at(start + 20, lambda: checks.append("never"), loop)
+        connection.stop_checks()
+        await pass_time(10)
+        assert checks == ["second", "earlier"]
+        assert timers_of(loop) == []
+
+    with_turned_clock(work)
+
+
+def test_dropped_connection_has_no_timer() -> None:
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        connection, checks = Wire().connection, list[str]()
+        connection.check_at(loop.time() + 10, lambda: checks.append("first"), loop)
+        connection.drop()
+        connection.check_at(loop.time() + 10, lambda: checks.append("second"), loop)
+        assert timers_of(loop) == []
+        await pass_time(20)
+        assert checks == []
+
+    with_turned_clock(work)
+
+
+def timers_of(loop: asyncio.AbstractEventLoop) -> list[asyncio.TimerHandle]:
+    return [handle for handle in loop._scheduled if not handle.cancelled()]  # type: ignore[attr-defined]

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 from tests.upstream.conftest import Run
-from tests.upstream.scripted import OK, Peer, TurnableClock, Wire, network, pass_time, post, serving, until, whole
+from tests.upstream.scripted import (
+    OK,
+    Peer,
+    TurnableClock,
+    Wire,
+    network,
+    pass_time,
+    post,
+    serving,
+    until,
+    whole,
+    with_turned_clock,
+)
 
 from antiphon.config import Timeouts
 from antiphon.errors import UpstreamFault
@@ -28,11 +40,6 @@ BODY = b"data: hello\n\n"
 async def head_and_body(answer: HttpResponse) -> bytes:
     await answer.head
     return await whole(answer)
-
-
-def with_turned_clock(work: Callable[[], Coroutine[None, None, None]]) -> None:
-    with asyncio.Runner(loop_factory=TurnableClock) as runner:
-        runner.run(work())
 
 
 @pytest.mark.parametrize("raw", [CHUNKED, WITH_LENGTH])

@@ -30,24 +30,19 @@ from antiphon.protocol.items import (
 
 def new_id(prefix: str) -> str:
     """An unguessable id: 128 random bits, after the time. The time keeps related rows together in indexes: with random
-    ids, storing a response costs two and a half times as much. It is in milliseconds and starts again at 0 after 50
-    days: with seconds, a busy store writes more pages."""
-    return f"{prefix}_{int(time.time() * 1000) & 0xFFFF_FFFF:08x}{_random_bits.take()}"
+    ids, storing a response costs two and a half times as much. Its unit is 2^20 nanoseconds, about a millisecond, and
+    it starts again at 0 after 52 days: with seconds, a busy store writes more pages."""
+    if not _random_bits:
+        _read_random_bits()
+    # A request makes three ids, and an f-string takes twice as long.
+    return "%s_%08x%s" % (prefix, time.time_ns() >> 20 & 0xFFFF_FFFF, _random_bits.pop())  # noqa: UP031
 
 
-class _RandomBits:
-    """A pool of random bits from the system, since one large read is cheaper than many small ones. No bits are used
-    twice."""
-
-    def __init__(self) -> None:
-        self._remaining: list[str] = []
-        os.register_at_fork(after_in_child=self._remaining.clear)
-
-    def take(self) -> str:
-        if not self._remaining:
-            bits = secrets.token_hex(16 * POOL_BYTES)
-            self._remaining += [bits[position : position + 32] for position in range(0, len(bits), 32)]
-        return self._remaining.pop()
+def _read_random_bits() -> None:
+    """Fills the pool of random bits from the system, since one large read is cheaper than many small ones. No bits are
+    used twice."""
+    bits = secrets.token_hex(16 * POOL_SIZE)
+    _random_bits.extend(bits[position : position + 32] for position in range(0, len(bits), 32))
 
 
 def now() -> int:
@@ -102,5 +97,6 @@ PREFIXES: Final[dict[type, str]] = {
     ReasoningParam: "rs",
     AdditionalTools: "at",
 }
-POOL_BYTES: Final = 128
-_random_bits: Final = _RandomBits()
+POOL_SIZE: Final = 128
+_random_bits: Final[list[str]] = []  # each has 128 bits, as hexadecimal digits
+os.register_at_fork(after_in_child=_random_bits.clear)

@@ -12,10 +12,12 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
-# Both names share a prefix, so that one search in the encoded bytes finds whether raw bytes must be restored.
-RAW_MARK: Final = b'"antiphon:raw'
-EXTRA_NAME: Final = "antiphon:raw_fields"
-UNKNOWN_TAG: Final = "antiphon:raw"
+# Both names begin alike, so that one search in the encoded bytes finds whether raw bytes must be restored. They begin
+# with a byte that is rare in texts and that JSON does not escape: a search for one byte takes a thirtieth of the time.
+RAW_MARK_BYTE: Final = b"\x7f"
+RAW_MARK: Final = b'"\x7fantiphon:raw'
+EXTRA_NAME: Final = "\x7fantiphon:raw_fields"
+UNKNOWN_TAG: Final = "\x7fantiphon:raw"
 # No value satisfies both limits, so msgspec never decodes into these fields and no client can fill them by their names.
 NEVER_DECODED: Final = Meta(min_length=1, max_length=0)
 

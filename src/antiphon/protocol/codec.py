@@ -20,7 +20,7 @@ from msgspec import UNSET, Raw, UnsetType
 from msgspec import inspect as shapes
 from msgspec.structs import replace
 
-from antiphon.protocol.base import EXTRA_NAME, RAW_MARK, Shape, Unknown
+from antiphon.protocol.base import EXTRA_NAME, RAW_MARK, RAW_MARK_BYTE, Shape, Unknown
 from antiphon.protocol.error_messages import DECODE_ERRORS, fault_from_decode_error
 from antiphon.protocol.events import REASONING_TEXT_EVENTS, StreamEvent, UnknownEvent
 from antiphon.protocol.items import Item, ItemParam
@@ -39,6 +39,7 @@ JSON_WHITESPACE: Final = " \t\n\r"  # `str.strip()` also removes U+2028, which J
 # The number of tool lists that are cached by their bytes, and the largest size of one.
 MAX_CACHED_TOOL_LISTS: Final = 32
 MAX_CACHED_TOOL_BYTES: Final = 128 * 1024
+HASHED_TOOL_BYTES: Final = 256
 LARGE_SETTING: Final = 1024 * 1024  # bytes of encoded tools or instructions
 SETTING_MARK: Final = re.compile(rb'"antiphon:encoded_(tools|instructions)"')  # stands for them in the rest
 
@@ -188,7 +189,7 @@ def large_settings(value: Request | Response) -> dict[str, Raw]:
 def _encode_restored(value: Any) -> bytes:
     # The mark may also be part of a user's text. Restoring then changes nothing.
     encoded = _encode(value)
-    return encoded if RAW_MARK not in encoded else _encode(restore_raw(value))
+    return _encode(restore_raw(value)) if RAW_MARK_BYTE in encoded and RAW_MARK in encoded else encoded
 
 
 def restore_raw(value: Any) -> Any:
@@ -307,11 +308,19 @@ def _is_plain(info: shapes.Type) -> bool:
 
 
 def _tools_of(raw: Raw) -> list[ToolParam] | None:
-    return _decode_tools(raw) if len(raw) > MAX_CACHED_TOOL_BYTES else _decode_tools_once(bytes(raw))
+    return _decode_tools(raw) if len(raw) > MAX_CACHED_TOOL_BYTES else _decode_tools_once(_ToolBytes(raw))
+
+
+class _ToolBytes(bytes):
+    """The bytes of a list of tools. Only their end is hashed: a hash of all of them takes most of the time of a lookup,
+    and different lists are compared anyway."""
+
+    def __hash__(self) -> int:
+        return hash(self[-HASHED_TOOL_BYTES:])
 
 
 @lru_cache(maxsize=MAX_CACHED_TOOL_LISTS)
-def _decode_tools_once(raw: bytes) -> ToolList[ToolParam] | None:
+def _decode_tools_once(raw: _ToolBytes) -> ToolList[ToolParam] | None:
     tools = _decode_tools(raw)
     return None if tools is None else ToolList(tools)
 

@@ -10,7 +10,7 @@ from typing import Final
 from msgspec import Struct
 
 
-class Loss(Struct, frozen=True):
+class Loss(Struct, frozen=True, cache_hash=True):
     """One value that a translation could not carry."""
 
     path: str
@@ -45,6 +45,9 @@ class Losses:
             return
         if others._unlisted_count:
             self._unlisted_count += others._unlisted_count
+        if not self._listed:
+            self._listed = dict(others._listed)
+            return
         if len(self._listed) + len(others._listed) <= MAX_LISTED_LOSSES:
             self._listed = {**self._listed, **others._listed}
             return

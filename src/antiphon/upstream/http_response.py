@@ -1,4 +1,4 @@
-"""One HTTP/1.1 response: a socket fills it, a reader empties it, one timer watches it.
+"""One HTTP/1.1 response: a socket fills it, a reader empties it, the timer of the socket watches it.
 
 A slow reader pauses the socket, so that little is buffered, and the pause does not count as idle time of the upstream.
 Invalid HTTP, too many or too long headers, a protocol switch and an early end are `UpstreamFault`s.
@@ -65,7 +65,7 @@ class HttpResponse:
         self._started_at = started_at
         self._last_read = self._loop.time()
         self._is_silent = True  # until the first byte
-        self._timer = self._loop.call_later(self._time_left(self._last_read), self._check_timeouts)
+        connection.check_at(self._next_timeout(self._last_read), self._check_timeouts, loop)
         connection.listen(self)
 
     # The reader's side
@@ -147,8 +147,7 @@ class HttpResponse:
             self._wake_reader()
             return
         if was_silent:
-            self._timer.cancel()  # the idle timeout may be shorter than the first-byte timeout
-            self._timer = self._loop.call_later(self._time_left(self._last_read), self._check_timeouts)
+            self._check_later(self._last_read)  # the idle timeout may be shorter than the first-byte timeout
         if not new_pieces:
             self._count_overhead(len(data))
         else:
@@ -308,7 +307,8 @@ class HttpResponse:
 
     def _stop_watching(self) -> None:
         """Stops the timer and releases the parser."""
-        self._timer.cancel()
+        if self._connection is not None:
+            self._connection.stop_checks()
         self._parser = None
 
     def _wake_reader(self) -> None:
@@ -319,21 +319,27 @@ class HttpResponse:
     def _check_timeouts(self) -> None:
         now = self._loop.time()
         timeouts = self._timeouts
-        if now >= self._started_at + timeouts.total:  # the same sum as in `_time_left`, to avoid rounding differences
+        if (
+            now >= self._started_at + timeouts.total
+        ):  # the same sum as in `_next_timeout`, to avoid rounding differences
             self._fail(f"the upstream's answer took longer than {timeouts.total:g} s", "upstream_timeout", 504)
-        elif self._time_left(now) > 0:
-            self._timer = self._loop.call_later(self._time_left(now), self._check_timeouts)
+        elif self._next_timeout(now) > now:
+            self._check_later(now)
         elif self._is_silent:
             self._fail(f"the upstream did not answer within {timeouts.first_byte:g} s", "upstream_timeout", 504)
         else:
             self._fail(f"the upstream sent nothing for {timeouts.idle:g} s", "upstream_timeout", 504)
 
-    def _time_left(self, now: float) -> float:
-        """Seconds until the next timeout."""
+    def _check_later(self, now: float) -> None:
+        if self._connection is not None:
+            self._connection.check_at(self._next_timeout(now), self._check_timeouts, self._loop)
+
+    def _next_timeout(self, now: float) -> float:
+        """The time of the next timeout."""
         timeouts = self._timeouts
         allowed_silence = timeouts.first_byte if self._is_silent else timeouts.idle
         last_read = now if self._is_paused else self._last_read
-        return min(last_read + allowed_silence, self._started_at + timeouts.total) - now
+        return min(last_read + allowed_silence, self._started_at + timeouts.total)
 
 
 SUPPORTED_VERSIONS: Final = frozenset({"1.0", "1.1"})
