@@ -61,10 +61,11 @@ class Connections:
         self.queue = InputQueue(max_at_once)
         self.steps: list[list[str]] = [[]]
         self.waiting = 0
+        self.now = 1.0
 
     def receive(self, name: str) -> None:
         """Input arrives; the first letter of the name is the owner."""
-        if self.queue.take_place():
+        if self.queue.take_place(self.now):
             self.steps[-1].append(name)
             return
         self.waiting += 1
@@ -144,6 +145,19 @@ def test_input_is_processed_at_once_again_after_a_crowd() -> None:
         return connections.steps
 
     assert asyncio.run(run()) == [["a0", "a1", "a2"], [], ["a3"], ["b0", "b1"]]
+
+
+def test_places_of_another_millisecond_are_free() -> None:
+    """Requests that come one after another never wait, and the event loop needs no steps for them."""
+
+    async def run() -> int:
+        connections = Connections(2)
+        for number in range(20):
+            connections.receive(f"a{number}")
+            connections.now += 0.0015
+        return connections.waiting
+
+    assert asyncio.run(run()) == 0
 
 
 def test_input_that_fails_does_not_stop_the_queue() -> None:

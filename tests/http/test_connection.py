@@ -944,7 +944,8 @@ class HoldingQueue(InputQueue):
         self.waiting: list[tuple[str, Callable[[], None]]] = []
         self.is_open = False
 
-    def take_place(self) -> bool:
+    def take_place(self, now: float) -> bool:
+        del now
         return self.is_open
 
     def add(self, owner: str, process: Callable[[], None]) -> None:

@@ -19,7 +19,7 @@ from antiphon.dialects.registry import CLIENT_DIALECTS
 from antiphon.errors import ApiError
 from antiphon.gateway.client_body import ClientBody
 from antiphon.gateway.history import HistorySource
-from antiphon.gateway.prepare_turn import prepare_turn
+from antiphon.gateway.prepare_turn import TurnPreparer, prepare_turn
 from antiphon.gateway.upstreams import Target
 from antiphon.http.asgi import JSON
 from antiphon.http.exchange import Exchange, losses_header
@@ -47,7 +47,7 @@ async def count_body_tokens(services: Services, exchange: Exchange, content: byt
     """Counts the tokens of a body that was read already."""
     body = ClientBody(content=content, form="count", dialect=exchange.dialect.name, path=exchange.scope["path"])
     history_source = HistorySource(owner=exchange.owner, store=services.store, limit=services.max_body)
-    prepared_turn = await prepare_turn(
+    preparer = TurnPreparer(
         services,
         body,
         lambda _: history_source,
@@ -55,6 +55,7 @@ async def count_body_tokens(services: Services, exchange: Exchange, content: byt
         exchange.trace,
         strict=requested_strictness(exchange.scope),
     )
+    prepared_turn = await prepare_turn(preparer)
     exchange.log_entry.response_id = None  # counting creates no response
     prepared = prepared_turn.turn.prepared
     target = prepared_turn.turn.target

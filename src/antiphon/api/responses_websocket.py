@@ -27,7 +27,7 @@ from antiphon.gateway.client_body import ClientBody, InvalidMessage
 from antiphon.gateway.history import HistorySource, PastTurns, past_turns_of
 from antiphon.gateway.ids import new_id
 from antiphon.gateway.pipe import Pipe
-from antiphon.gateway.prepare_turn import PreparedTurn, prepare_turn
+from antiphon.gateway.prepare_turn import PreparedTurn, TurnPreparer, prepare_turn
 from antiphon.gateway.request_scope import RequestLog, RequestScope, run_in_scope, shutdown_error
 from antiphon.gateway.run_turn import deliver_events, drain_upstream, run_turn, violation_reporter
 from antiphon.gateway.turn import UpstreamTurn
@@ -363,7 +363,7 @@ class WebSocketTurn:
 
     async def _prepare_turn(self, message: bytes) -> PreparedTurn:
         try:
-            return await prepare_turn(
+            preparer = TurnPreparer(
                 self._services,
                 ClientBody(content=message, form="message"),
                 self._find_history_source,
@@ -373,6 +373,7 @@ class WebSocketTurn:
                 strict=requested_strictness(self._socket.scope),
                 find_session=partial(agent_session, self._socket.scope),
             )
+            return await prepare_turn(preparer)
         except InvalidMessage as fault:
             self._previous_id = fault.previous_id
             raise fault.error.without_traceback() from None

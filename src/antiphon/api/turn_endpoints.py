@@ -22,7 +22,7 @@ from antiphon.dialects.dialect import KEEPALIVE_COMMENT, STREAM_TYPES, ClientDia
 from antiphon.gateway.client_body import ClientBody
 from antiphon.gateway.history import HistorySource
 from antiphon.gateway.pipe import Pipe
-from antiphon.gateway.prepare_turn import ClientHeaders, PreparedTurn, prepare_turn
+from antiphon.gateway.prepare_turn import ClientHeaders, PreparedTurn, TurnPreparer, prepare_turn
 from antiphon.gateway.run_turn import WholeTurn, drain_upstream, run_turn, violation_reporter
 from antiphon.gateway.turn import UpstreamTurn
 from antiphon.http.asgi import JSON, Headers, Scope
@@ -65,7 +65,7 @@ async def _prepare_turn(
     strict = requested_strictness(exchange.scope)
     content = await exchange.read_body(services.max_body)
     body = ClientBody(content=content, dialect=exchange.dialect.name, path=exchange.scope["path"])
-    prepared_turn = await prepare_turn(
+    preparer = TurnPreparer(
         services,
         body,
         lambda _: HistorySource(owner=exchange.owner, store=services.store, limit=services.max_body),
@@ -75,6 +75,7 @@ async def _prepare_turn(
         client_headers=client_headers,
         find_session=partial(agent_session, exchange.scope),
     )
+    prepared_turn = await prepare_turn(preparer)
     exchange.release_body()
     return prepared_turn
 

@@ -99,7 +99,7 @@ class OwnerQueues(Generic[T]):
 
 
 class InputQueue:
-    """Takes the input of a few connections as it comes. While more waits, takes one in each step of the event loop, so
+    """Takes a few inputs in a millisecond as they come. While more waits, takes one in each step of the event loop, so
     that input of others arrives in between. Input of an owner of which nothing waits is processed as it comes too, for
     a few owners in each step, so it does not wait for those with many requests. A request is read, resolved and
     prepared in the steps that follow its input, so this spreads their computation too."""
@@ -107,13 +107,17 @@ class InputQueue:
     def __init__(self, max_at_once: int) -> None:
         self._queues = OwnerQueues[Callable[[], None]]()
         self._max_at_once = max_at_once
-        self._free_places = max_at_once  # until the next step
+        self._free_places = max_at_once  # in this millisecond, or until the next step if there are none
+        self._millisecond = 0
         self._owners_of_step: set[str] = set()  # whose input was processed beside the queue
 
-    def take_place(self) -> bool:
-        """Whether input can be processed at once; if not, it must be added."""
+    def take_place(self, now: float) -> bool:
+        """Whether input can be processed at once; if not, it must be added. `now` is the time of the event loop."""
         if not self._free_places:
             return False
+        millisecond = int(now * 1000)
+        if millisecond != self._millisecond:
+            self._millisecond, self._free_places = millisecond, self._max_at_once
         self._free_places -= 1
         if not self._free_places:  # not before: for a single request, the loop needs no further step
             asyncio.get_running_loop().call_soon(self._process_next)

@@ -22,7 +22,7 @@ from antiphon.gateway.event_lines import EventLineWriter, StoredEventReader
 from antiphon.gateway.history import HistorySource
 from antiphon.gateway.ids import id_of, new_id
 from antiphon.gateway.pipe import Pipe
-from antiphon.gateway.prepare_turn import PreparedTurn, prepare_turn
+from antiphon.gateway.prepare_turn import PreparedTurn, TurnPreparer, prepare_turn
 from antiphon.gateway.queued_turns import QueuedTurn
 from antiphon.gateway.recording import ResponseRecorder, queued_response, restore_input
 from antiphon.gateway.request_scope import RequestLog, RequestScope, run_in_scope, shutdown_error
@@ -155,7 +155,7 @@ class BackgroundJob:
         work, services, scope = self._work, self._services, self._scope
         archive = HistorySource(owner=work.owner, store=self._store, limit=services.max_body)
         content, routing = self._request_and_routing()
-        return await prepare_turn(
+        preparer = TurnPreparer(
             services,
             ClientBody(content=content, form="stored"),
             lambda _: archive,
@@ -165,6 +165,7 @@ class BackgroundJob:
             find_session=lambda: routing.session,
             wishes=routing.wishes,
         )
+        return await prepare_turn(preparer)
 
     async def _queued_response(self, head: bytes) -> Response:
         if len(head) <= LARGE_INPUT:

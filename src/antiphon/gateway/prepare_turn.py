@@ -7,7 +7,6 @@ bodies, and requests that continue a large history, are prepared in another proc
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from itertools import islice
 from typing import Any, Final
 
@@ -99,43 +98,16 @@ class PreparedTurn(Struct):
 
     def release(self) -> None:
         """Frees the request, once no other target will be asked, and this one not again."""
-        self.preparer = self.turn.prepare_retry = None
+        self.preparer = self.turn.prepare_retry = self.turn.on_retry = None
 
 
-async def prepare_turn(
-    services: GatewayContext,
-    body: ClientBody,
-    history_source_for: HistorySourceFor,
-    log_entry: RequestLog,
-    trace: Trace | None,
-    *,
-    keeps_history: bool = False,
-    strict: bool | None = None,
-    client_headers: ClientHeaders | None = None,
-    find_session: Callable[[], str | None] | None = None,
-    wishes: RoutingWishes | None = None,
-) -> PreparedTurn:
-    """Prepares the turn of a body. With `keeps_history` the turn is recorded although it is not stored. `strict`
-    refuses lossy translation; None means the upstream's setting. `client_headers` gives the headers of the client that
-    an upstream gets; `find_session` finds the session of the client's agent; `wishes` is what the client said about
-    routing when the request was queued."""
-    preparer = TurnPreparer(
-        services,
-        body,
-        history_source_for,
-        log_entry,
-        trace,
-        keeps_history=keeps_history,
-        strict=strict,
-        client_headers=client_headers,
-        find_session=find_session,
-        wishes=wishes,
-    )
+async def prepare_turn(preparer: TurnPreparer) -> PreparedTurn:
+    """Prepares the turn of a body, for the first target that it can be translated for."""
     turn, data = await preparer.prepare_possible()
     if preparer.route.prefers_fewest_losses:
         turn, data = await preparer.prepare_with_fewest_losses()
     turn.recorder = recorder = preparer.make_recorder(data)
-    attempts = preparer.attempts
+    attempts, log_entry = preparer.attempts, preparer.log_entry
     assert attempts is not None  # it was routed
     log_entry.response_id = turn.initial_response.id
     log_entry.attempts = attempts.records
@@ -154,65 +126,61 @@ async def prepare_turn(
     return prepared_turn
 
 
-class TurnPreparer:
+_LATER: Final[Any] = None  # the value of a field before `direct` sets it
+
+
+class TurnPreparer(Struct, eq=False):
     """Prepares the turn of one body for any of its targets, and answers what the preparation asks of the gateway
     (`PreparationHost`). It holds the whole body."""
 
-    def __init__(
-        self,
-        services: GatewayContext,
-        body: ClientBody,
-        history_source_for: HistorySourceFor,
-        log_entry: RequestLog,
-        trace: Trace | None,
-        *,
-        keeps_history: bool = False,
-        strict: bool | None = None,
-        client_headers: ClientHeaders | None = None,
-        find_session: Callable[[], str | None] | None = None,
-        wishes: RoutingWishes | None = None,
-    ) -> None:
-        self.stamps: Stamps = services.stamps
-        self.seal: Seal = services.seal
-        self._services = services
-        self._body = body
-        self._history_source_for = history_source_for
-        self._log_entry = log_entry
-        self._trace = trace
-        self._keeps_history = keeps_history
-        self._strict = strict
-        self._client_headers = client_headers
-        self._find_session = find_session
-        self._wishes = wishes  # what the client says about routing
-        self.wish_losses: list[Loss] = []  # what of it is not offered
-        self._telemetry_headers: dict[str, str] | None = None  # None: the span of the turn has not begun
-        self._examined_target: Target | None = None  # whose translation is only counted
-        self.attempts: TurnAttempts | None = None  # set by `direct`, with the next seven
-        self.route: ModelRoute
-        self.session: Session | None = None  # None: the model has one target
-        self.facts: RequestFacts | None = None
-        self.first_target: RouteTarget | None = None  # that has the conversation in its cache
-        self._directions: Directions
-        self._target: Target
-        self._history_source: HistorySource
+    services: GatewayContext
+    body: ClientBody
+    history_source_for: HistorySourceFor
+    log_entry: RequestLog
+    trace: Trace | None
+    keeps_history: bool = False  # the turn is recorded although it is not stored
+    strict: bool | None = None  # refuse lossy translation; None: the upstream's setting
+    client_headers: ClientHeaders | None = None  # gives the headers of the client that an upstream gets
+    find_session: Callable[[], str | None] | None = None  # finds the session of the client's agent
+    wishes: RoutingWishes | None = None  # what the client says about routing, or said when the request was queued
+    wish_losses: list[Loss] = []  # what of it is not offered
+    attempts: TurnAttempts | None = None  # set by `direct`, with the next six
+    route: ModelRoute = _LATER
+    session: Session | None = None  # None: the model has one target
+    facts: RequestFacts | None = None
+    first_target: RouteTarget | None = None  # that has the conversation in its cache
+    directions: Directions = _LATER
+    target: Target = _LATER
+    history_source_of_turn: HistorySource = _LATER
+    telemetry_headers: dict[str, str] | None = None  # None: the span of the turn has not begun
+    examined_target: Target | None = None  # whose translation is only counted
+    is_remote: bool = False  # another process prepared the data
+
+    @property
+    def stamps(self) -> Stamps:
+        return self.services.stamps
+
+    @property
+    def seal(self) -> Seal:
+        return self.services.seal
 
     async def prepare_with_fewest_losses(self) -> tuple[UpstreamTurn, TurnData]:
         """Prepares the turn again, for the target that loses least."""
         groups = groups_by_losses(self.route, await self.count_losses(self.route.targets))
-        self.attempts = self._services.router.begin_turn(self.route, self.facts, self.first_target, groups)
+        self.attempts = self.services.router.begin_turn(self.route, self.facts, self.first_target, groups)
         return await self.prepare_possible()
 
     async def count_losses(self, targets: Iterable[RouteTarget]) -> dict[RouteTarget, list[Loss] | ApiError]:
         """What the translation for each target would lose, or the error that it would be. Nothing is sent."""
         losses: dict[RouteTarget, list[Loss] | ApiError] = {}
         for target in islice(targets, MAX_COUNTED_TARGETS):
-            self._examined_target = target.target
+            self.examined_target = target.target
             try:
                 losses[target] = list((await self._prepare_data())[0].losses)
             except ClientFault as error:
                 losses[target] = error.without_traceback()
             finally:
-                self._examined_target = None
+                self.examined_target = None
         return losses
 
     async def prepare_possible(self) -> tuple[UpstreamTurn, TurnData]:
@@ -226,116 +194,114 @@ class TurnPreparer:
             first_error = first_error or failure
             attempts = self.attempts
             is_final = attempts is None or failure.code not in TARGET_DEPENDENT_CODES
-            if is_final or attempts is None or attempts.skip(self._services.router.clock()) is None:
+            if is_final or attempts is None or attempts.skip(self.services.router.clock()) is None:
                 raise first_error.without_traceback()
 
     async def prepare(self) -> tuple[UpstreamTurn, TurnData]:
         """Prepares the turn for the current attempt. Nothing of other attempts remains in it."""
-        data, is_remote = await self._prepare_data()
+        data, self.is_remote = await self._prepare_data()
         for loss in self.wish_losses:
             data.losses.add(loss.path, loss.what, loss.why)
         turn = self._make_turn(data)
         if data.prepared.release_retry_source() or data.can_retry:
-            turn.prepare_retry = partial(self._prepare_retry, is_remote=is_remote)
-        dialect = self._target.upstream.server_dialect
-        if is_remote and dialect.without_settings is not None and codec.large_settings(turn.initial_response):
-            turn.shortener = AnswerShortener(dialect, self._services.workers)
-        turn.allows_lossy_retry = not self._directions.strict
-        name = self._target.upstream.name
-        turn.on_retry = partial(_log_refused_reasoning, self._services, name, turn.initial_response.id)
+            turn.prepare_retry, turn.on_retry = self._prepare_retry, self._log_refused_reasoning
+            turn.allows_lossy_retry = not self.directions.strict
+        dialect = self.target.upstream.server_dialect
+        if self.is_remote and dialect.without_settings is not None and codec.large_settings(turn.initial_response):
+            turn.shortener = AnswerShortener(dialect, self.services.workers)
         turn.headers = self._headers()
-        self._log_entry.losses = len(data.losses)
-        trace = self._trace
+        self.log_entry.losses = len(data.losses)
+        trace = self.trace
         if trace is not None:
             if data.hub_request is not None:
                 trace.record_hub_request(data.hub_request)
-            trace.record_note("kept", int(self._directions.plan.is_stored))
+            trace.record_note("kept", int(self.directions.plan.is_stored))
             turn.note_omissions()
             trace.record_losses(data.losses)
         return turn, data
 
     def _headers(self) -> dict[str, str]:
-        if self._telemetry_headers is None:
-            telemetry = self._services.telemetry
-            self._telemetry_headers = NO_HEADERS if telemetry is None else telemetry.start_turn(self._log_entry)
+        if self.telemetry_headers is None:
+            telemetry = self.services.telemetry
+            self.telemetry_headers = NO_HEADERS if telemetry is None else telemetry.start_turn(self.log_entry)
         attempts = self.attempts
         assert attempts is not None  # it was routed
-        upstream = self._target.upstream
+        upstream = self.target.upstream
         headers = upstream.headers_with_key(attempts.current.key)
-        client_headers = NO_HEADERS if self._client_headers is None else self._client_headers(upstream)
-        if self._telemetry_headers or client_headers:
-            return {**headers, **self._telemetry_headers, **client_headers}
+        client_headers = NO_HEADERS if self.client_headers is None else self.client_headers(upstream)
+        if self.telemetry_headers or client_headers:
+            return {**headers, **self.telemetry_headers, **client_headers}
         return headers
 
     async def direct(self, outline: TurnOutline) -> Directions | None:
-        services = self._services
-        model = services.router.choose_model(outline.model, self._wishes)
-        self._log_entry.model = model
-        self._history_source = self._history_source_for(outline)
+        services = self.services
+        model = services.router.choose_model(outline.model, self.wishes)
+        self.log_entry.model = model
+        self.history_source_of_turn = self.history_source_for(outline)
         attempts = self.attempts
         if attempts is None:
             route = services.router.find(model)
-            if route.is_lone and self._wishes is None and outline.facts is None:
+            if route.is_lone and self.wishes is None and outline.facts is None:
                 self.route = route
                 attempts = self.attempts = services.router.begin_turn(route)
             else:
                 attempts = await self._begin_turn(route, outline)
                 if attempts is None:
                     return None
-        target = self._target = self._examined_target or attempts.current.target.target
-        name = self._log_entry.upstream = target.upstream.name
-        if self._trace is not None and self._examined_target is None:
+        target = self.target = self.examined_target or attempts.current.target.target
+        name = self.log_entry.upstream = target.upstream.name
+        if self.trace is not None and self.examined_target is None:
             config = target.upstream.config
-            self._trace.record_route(name, config.dialect, target.model, config.profile_name, outline.streams)
+            self.trace.record_route(name, config.dialect, target.model, config.profile_name, outline.streams)
         assert model is not None  # it was routed
-        self._directions = Directions(
+        self.directions = Directions(
             model=model,
             upstream=name,
             plan=target.plan_translation(is_stored=outline.is_stored and services.store is not None),
             strict=self._is_strict(target),
             maker=target.upstream.reasoning_maker,
             limits=services.input_limits,
-            keeps_history=self._keeps_history,
-            is_traced=self._trace is not None,
+            keeps_history=self.keeps_history,
+            is_traced=self.trace is not None,
         )
-        if self._directions.strict:
+        if self.directions.strict:
             refuse_losses(self.wish_losses)
-        return self._directions
+        return self.directions
 
     async def accepts_wishes(self, wishes: RoutingWishes) -> bool:
-        if not self._services.router.accepts(wishes):
+        if not self.services.router.accepts(wishes):
             return False
-        self._wishes = wishes
+        self.wishes = wishes
         return True
 
     def add_queued_routing(self, queued_request: QueuedRequest | None) -> QueuedRequest | None:
         """Adds what a background job needs to know to route the request as this turn."""
         if queued_request is None:
             return None
-        session = None if self._find_session is None else self._find_session()
-        routing = QueuedRouting(wishes=self._wishes, strict=self._strict, session=session)
+        session = None if self.find_session is None else self.find_session()
+        routing = QueuedRouting(wishes=self.wishes, strict=self.strict, session=session)
         return replace(queued_request, content=add_routing(queued_request.content, routing))
 
     def _is_strict(self, target: Target) -> bool:
-        if self._wishes is not None and self._wishes.requires_parameters:
+        if self.wishes is not None and self.wishes.requires_parameters:
             return True
-        return target.upstream.config.losses == "strict" if self._strict is None else self._strict
+        return target.upstream.config.losses == "strict" if self.strict is None else self.strict
 
     async def _begin_turn(self, route: ModelRoute, outline: TurnOutline) -> TurnAttempts | None:
         """The attempts of a turn with a choice of targets; None if the facts to choose by are missing."""
-        router, facts = self._services.router, outline.facts
+        router, facts = self.services.router, outline.facts
         if facts is None:
             return None
-        if self._wishes is not None:
-            route, self.wish_losses = apply_wishes(route, self._wishes, router.find_served)
+        if self.wishes is not None:
+            route, self.wish_losses = apply_wishes(route, self.wishes, router.find_served)
         needs_history = not outline.has_whole_facts and not route.is_lone
         if needs_history and depends_on_history(target.target for target in route.targets):
             return None
         self.route, self.facts = route, facts
         first: RouteTarget | None = None
-        agent_session = None if self._find_session is None else self._find_session()
+        agent_session = None if self.find_session is None else self.find_session()
         session = make_session(self._archive.owner, route.name, outline.previous_response_id, facts, agent_session)
-        if self._wishes is None or not self._wishes.order:
+        if self.wishes is None or not self.wishes.order:
             first = router.find_sticky(route, session) or await self._find_stored_target(session)
         self.session, self.first_target = session, first
         self.attempts = router.begin_turn(route, facts, first)
@@ -343,7 +309,7 @@ class TurnPreparer:
 
     async def _find_stored_target(self, session: Session) -> RouteTarget | None:
         """The target that answered the stored conversation before, in this process or in another."""
-        store = self._services.store
+        store = self.services.store
         if store is None:
             return None
         id = session.previous_response_id
@@ -359,20 +325,20 @@ class TurnPreparer:
     @property
     def _archive(self) -> HistorySource:
         """The source of what the request refers to. Most requests refer to nothing."""
-        return replace(self._history_source, max_local_bytes=LARGE_INPUT)
+        return replace(self.history_source_of_turn, max_local_bytes=LARGE_INPUT)
 
     async def history_source(self) -> HistorySource:
         return self._archive
 
     async def context_size(self) -> int | None:
-        return await self._services.models.context_size(self._target)
+        return await self.services.models.context_size(self.target)
 
     def make_recorder(self, data: TurnData) -> ResponseRecorder | None:
         """The recorder of a turn; None if nothing is recorded."""
         if data.recorded_input is None:
             return None
-        services = self._services
-        store = services.store if self._directions.plan.is_stored else None
+        services = self.services
+        store = services.store if self.directions.plan.is_stored else None
         conversation = (
             JoinedConversation(id=data.conversation_id, store=services.store, workers=services.workers)
             if data.conversation_id is not None and services.store is not None
@@ -382,26 +348,36 @@ class TurnPreparer:
 
     async def _prepare_data(self) -> tuple[TurnData, bool]:
         """The data of the turn, and whether another process prepared it."""
-        if is_quick_to_prepare(self._body.content):
+        if is_quick_to_prepare(self.body.content):
             try:
-                return await prepare_data(self._body, self), False
+                return await prepare_data(self.body, self), False
             except LargeHistory:
                 pass  # the whole preparation starts again, in another process
-        return await self._run_remotely(prepare_data_remotely, self._body), True
+        return await self._run_remotely(prepare_data_remotely, self.body), True
 
-    async def _prepare_retry(self, refused_parts: Sequence[RefusedPart], *, is_remote: bool) -> RetryRequest | None:
+    async def _prepare_retry(self, refused_parts: Sequence[RefusedPart]) -> RetryRequest | None:
         """Prepares the turn again without the parts that the upstream refused, where it was prepared before."""
-        if not is_remote:
-            return await prepare_retry_data(self._body, self, refused_parts)
-        retry: RetryRequest | None = await self._run_remotely(prepare_retry_remotely, self._body, refused_parts)
+        if not self.is_remote:
+            return await prepare_retry_data(self.body, self, refused_parts)
+        retry: RetryRequest | None = await self._run_remotely(prepare_retry_remotely, self.body, refused_parts)
         return retry
+
+    def _log_refused_reasoning(self, error: ApiError) -> None:
+        self.services.logger.event(
+            "reasoning_refused",
+            level="warning",
+            upstream=self.target.upstream.name,
+            response_id=self.log_entry.response_id,
+            code=error.code,
+            message=error.message,
+        )
 
     async def _run_remotely(self, work: Callable[..., Any], *arguments: Any) -> Any:
         answer = HostAnswers(self, lambda: self._archive).answer
-        return await self._services.workers.run(work, *arguments, answer=answer, owner=self._log_entry.owner or "")
+        return await self.services.workers.run(work, *arguments, answer=answer, owner=self.log_entry.owner or "")
 
     def _make_turn(self, data: TurnData) -> UpstreamTurn:
-        services, trace, target, plan = self._services, self._trace, self._target, data.context_plan
+        services, trace, target, plan = self.services, self.trace, self.target, data.context_plan
         stamps, pad, limits = services.stamps, services.pad, services.output_limits
         if plan is None:
             return UpstreamTurn(data.prepared, target, stamps, pad, trace, None, limits)
@@ -414,11 +390,6 @@ class TurnPreparer:
             workers=services.workers,
         )
         return ManagedTurn(data.prepared, target, stamps, pad, trace, None, plan, compactor, limits)
-
-
-def _log_refused_reasoning(services: GatewayContext, upstream: str, response_id: str, error: ApiError) -> None:
-    fields = {"upstream": upstream, "response_id": response_id, "code": error.code, "message": error.message}
-    services.logger.event("reasoning_refused", level="warning", **fields)
 
 
 async def find_newest_response(store: Store, owner: str, conversation_id: str) -> str | None:

@@ -116,6 +116,7 @@ class UpstreamTurn:
                 body, wire = retry.body, retry.wire
         finally:
             del prepare_again  # it holds the client's body
+            self.on_retry = None  # it may too
         if wire is not None:
             self._remember_refusals(refused_parts, wire)
         return answer

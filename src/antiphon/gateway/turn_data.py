@@ -393,9 +393,12 @@ def prepare_request(
     if plan.is_stored or not is_own_client:
         refuse_several_answers(request)  # only answers that pass as they came can be several
     losses = Losses()
-    if THREAD in (request.extra or ()):
+    if request.extra and THREAD in request.extra:
         request = _offer_tools_of_thread(request)
-    client_request = _settle_store(request, is_stored=plan.is_stored, losses=losses)
+    if not plan.is_stored and (request.store or request.background or request.extra):
+        _check_not_stored(request, losses)
+    # With the effective value of `store`, which the client gets back.
+    client_request = request if request.store is plan.is_stored else replace(request, store=plan.is_stored)
     sent_request = replace(client_request, model=plan.model, store=False, **GATEWAY_PARAMETERS)
     upstream_request, quirk_losses = plan.profile.apply_quirks(sent_request)
     losses.extend(quirk_losses)
@@ -500,18 +503,17 @@ def _without_history(request: Request, kinds: Set[type]) -> Request:
     return replace(request, input=[item for item in input_items(request) if type(item) in OFFERING_ITEMS])
 
 
-def _settle_store(request: Request, *, is_stored: bool, losses: Losses) -> Request:
-    """The request with the effective value of `store`, which the client gets back."""
-    if request.background and not is_stored:
+def _check_not_stored(request: Request, losses: Losses) -> None:
+    """Refuses what needs a stored response, and reports that the response is not stored."""
+    if request.background:
         why = "this gateway stores no responses" if request.store is not False else "store is false"
         message = f"background: expected false, because {why}; a background response must be stored"
         raise UnsupportedParameter(message, param="background")
-    if not is_stored and THREAD in (request.extra or ()):
+    if request.extra and THREAD in request.extra:
         message = "thread: the response is not stored here; send the whole conversation instead"
         raise UnsupportedParameter(message, param="thread")
-    if not is_stored and request.store:
+    if request.store:
         losses.add("store", "the response is not stored", "this gateway stores no responses")
-    return request if request.store is is_stored else replace(request, store=is_stored)
 
 
 FIELD_OF_TOOL_CHOICE: Final = {"gemini": "toolConfig.functionCallingConfig"}  # where it is not `tool_choice`

@@ -16,6 +16,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, M
 from http import HTTPStatus
 from typing import Any, Final, Protocol
 
+from msgspec import Struct
+
 from antiphon.errors import ApiError
 from antiphon.gateway.client_body import dialect_at_path
 from antiphon.gateway.ids import new_id
@@ -137,49 +139,27 @@ class ClientConnection(Protocol):
         ...
 
 
-class RequestCycle:
+class RequestCycle(Struct, eq=False):
     """One request, from the end of its head to the last byte of its response."""
 
-    __slots__ = (
-        "_body_pieces",
-        "_body_size",
-        "_connection",
-        "_disconnect_callback",
-        "_expects_continue",
-        "_has_message",
-        "_head",
-        "_is_bodyless",
-        "_is_chunked",
-        "_message_event",
-        "_remaining_length",
-        "is_complete",
-        "is_disconnected",
-        "is_started",
-        "keep_alive",
-        "more_body",
-        "scope",
-        "task",
-    )
-
-    def __init__(self, connection: ClientConnection, scope: Scope, *, keep_alive: bool, expects_continue: bool) -> None:
-        self.scope = scope
-        self.task: asyncio.Task[None] | None = None  # runs the application
-        self.is_disconnected = False  # the client disconnected, or the application has returned
-        self.is_started = False
-        self.is_complete = False
-        self.more_body = True
-        self.keep_alive = keep_alive
-        self._connection = connection
-        self._expects_continue = expects_continue
-        self._body_pieces: list[bytes] = []
-        self._body_size = 0
-        self._has_message = False  # for `receive`
-        self._message_event: asyncio.Event | None = None  # created at the first wait
-        self._disconnect_callback: Callable[[], None] | None = None
-        self._head = b""  # of the response; sent together with the first bytes
-        self._is_chunked = False
-        self._remaining_length = 0  # remaining bytes of a body with content-length
-        self._is_bodyless = False
+    _connection: ClientConnection
+    scope: Scope
+    keep_alive: bool
+    expects_continue: bool  # the client waits for `100 Continue` before it sends the body
+    task: asyncio.Task[None] | None = None  # runs the application
+    is_disconnected: bool = False  # the client disconnected, or the application has returned
+    is_started: bool = False
+    is_complete: bool = False
+    more_body: bool = True
+    _body_pieces: list[bytes] = []
+    _body_size: int = 0
+    _has_message: bool = False  # for `receive`
+    _message_event: asyncio.Event | None = None  # created at the first wait
+    _disconnect_callback: Callable[[], None] | None = None
+    _head: bytes = b""  # of the response; sent together with the first bytes
+    _is_chunked: bool = False
+    _remaining_length: int = 0  # remaining bytes of a body with content-length
+    _is_bodyless: bool = False
 
     def start(self, app: Application) -> None:
         """Runs the application in a task. The client always gets a response or a disconnect."""
@@ -210,9 +190,9 @@ class RequestCycle:
     # For the application
 
     async def receive(self) -> Message:
-        if self._expects_continue and not self._connection.transport.is_closing():
+        if self.expects_continue and not self._connection.transport.is_closing():
             self._connection.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        self._expects_continue = False
+        self.expects_continue = False
         if not self.is_disconnected and not self.is_complete:
             self._connection.flow.resume_reading()
             while not self._has_message:
@@ -230,7 +210,7 @@ class RequestCycle:
 
     def take_arrived_body(self) -> bytes | None:
         """The whole body, if it has arrived in one piece and nothing of it was received yet; else None."""
-        if self.more_body or len(self._body_pieces) != 1 or self._expects_continue or self.is_disconnected:
+        if self.more_body or len(self._body_pieces) != 1 or self.expects_continue or self.is_disconnected:
             return None
         self._has_message = False
         self._body_size = 0
@@ -271,7 +251,7 @@ class RequestCycle:
         if self.is_started:
             raise RuntimeError("the response was already started")
         self.is_started = True
-        self._expects_continue = False
+        self.expects_continue = False
         head = encode_head(status, [*self._connection.default_headers, *headers])
         if self.more_body or not self.keep_alive:
             self.keep_alive = False  # see `_start_response`
@@ -317,7 +297,7 @@ class RequestCycle:
 
     def _start_response(self, status: int, headers: Headers) -> None:
         self.is_started = True
-        self._expects_continue = False
+        self.expects_continue = False
         if self.more_body:
             # The response starts before the end of the request: the rest must not be read as the next request.
             self.keep_alive = False

@@ -147,7 +147,7 @@ class HttpProtocol(asyncio.Protocol):
         if self._is_closing:
             return
         self._idle_since = None
-        if self._input_queue is None or (not self._queued_input and self._input_queue.take_place()):
+        if self._input_queue is None or (not self._queued_input and self._input_queue.take_place(self.loop.time())):
             self._process_input(data)
         else:
             self._queue_input(self._input_queue, data)

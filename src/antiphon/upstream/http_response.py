@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import Final
+from typing import Any, Final
 
 import httptools
+from msgspec import Struct
 
 from antiphon.config import Timeouts
 from antiphon.errors import NoAnswer, UpstreamFault
@@ -24,47 +25,50 @@ MAX_HEAD_BYTES: Final = 64 * 1024
 MAX_HEADERS: Final = 256
 
 
+_LATER: Final[Any] = None  # the value of a field before `__post_init__` sets it
+
+
 class StaleConnection(Exception):
     """The connection ended before the first byte of an answer."""
 
 
-class HttpResponse:
+class HttpResponse(Struct, eq=False):
     """An `UpstreamResponse` from a socket. `head` is done when status and headers are known; `give_back` gets a socket
     that can be reused."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        give_back: Callable[[Connection], None],
-        timeouts: Timeouts,
-        started_at: float,
-        loop: asyncio.AbstractEventLoop,
-    ) -> None:
-        self.status = 0
-        self.headers: dict[str, str] = {}
-        self._loop = loop
-        self.head: asyncio.Future[None] = self._loop.create_future()
-        self._connection: Connection | None = connection
-        self._give_back = give_back
-        self._is_reusable = False  # whether the connection can carry another exchange
-        self._buffer: list[bytes] = []
-        self._buffer_size = 0
-        self.on_body = self._buffer.append  # called for every chunk: the fastest possible callback
+    _connection: Connection | None
+    _give_back: Callable[[Connection], None]
+    _timeouts: Timeouts
+    _started_at: float
+    _loop: asyncio.AbstractEventLoop
+    head: asyncio.Future[None] = _LATER
+    on_body: Callable[[bytes], None] = _LATER  # called for every chunk: the fastest possible callback
+    status: int = 0
+    headers: dict[str, str] = {}
+    _parser: httptools.HttpResponseParser | None = None
+    _is_reusable: bool = False  # whether the connection can carry another exchange
+    _buffer: list[bytes] = []
+    _buffer_size: int = 0
+    _body_piece_count: int | None = None  # number of buffered pieces that are body, once complete
+    _is_paused: bool = False
+    _waiter: asyncio.Future[None] | None = None
+    _sink: Sink | None = None  # gets pieces while `flow` waits
+    _fault: UpstreamFault | None = None
+    _head_problem: str = ""  # what is wrong with a head that the parser accepts
+    _is_complete: bool = False
+    _header_count: int = 0
+    _overhead_bytes: int = 0  # bytes since the last body byte
+    _last_read: float = 0.0
+    _is_silent: bool = True  # until the first byte
+
+    def __post_init__(self) -> None:
+        loop, connection = self._loop, self._connection
+        assert connection is not None  # it is set at first
+        self.head = loop.create_future()
+        self.on_body = self._buffer.append
         # Binds `on_body` now. Parser and response reference each other, so the parser is released at the end.
-        self._parser: httptools.HttpResponseParser | None = httptools.HttpResponseParser(self)
-        self._body_piece_count: int | None = None  # number of buffered pieces that are body, once complete
-        self._is_paused = False
-        self._waiter: asyncio.Future[None] | None = None
-        self._sink: Sink | None = None  # gets pieces while `flow` waits
-        self._fault: UpstreamFault | None = None
-        self._head_problem = ""  # what is wrong with a head that the parser accepts
-        self._is_complete = False
-        self._header_count = 0
-        self._overhead_bytes = 0  # bytes since the last body byte
-        self._timeouts = timeouts
-        self._started_at = started_at
-        self._last_read = self._loop.time()
-        self._is_silent = True  # until the first byte
+        self._parser = httptools.HttpResponseParser(self)
+        self._last_read = loop.time()
         connection.check_at(self._next_timeout(self._last_read), self._check_timeouts, loop)
         connection.listen(self)
 
@@ -319,9 +323,7 @@ class HttpResponse:
     def _check_timeouts(self) -> None:
         now = self._loop.time()
         timeouts = self._timeouts
-        if (
-            now >= self._started_at + timeouts.total
-        ):  # the same sum as in `_next_timeout`, to avoid rounding differences
+        if now >= self._started_at + timeouts.total:  # the same sum as in `_next_timeout`: rounding must not differ
             self._fail(f"the upstream's answer took longer than {timeouts.total:g} s", "upstream_timeout", 504)
         elif self._next_timeout(now) > now:
             self._check_later(now)

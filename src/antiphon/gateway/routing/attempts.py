@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import accumulate
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from antiphon.config.routing import RetryConfig, Strategy
 from antiphon.errors import ApiError, UpstreamFault
@@ -198,6 +198,19 @@ class _Failure(Struct, frozen=True):
     not_before: float  # when the same target may be asked again
 
 
+class _PastAttempts(Struct):
+    """What earlier attempts of a turn mean for the next ones."""
+
+    round: int = 1
+    repeated: list[RouteTarget] = []  # targets of a later round that are not yet asked
+    switched_for: FailureKind | None = None  # why the targets for a special failure are asked
+    failures: dict[RouteTarget, _Failure] = {}
+    errors: list[tuple[FailureKind, ApiError]] = []
+    dead_keys: dict[int, set[int]] = {}  # by the id of the key ring, which targets of an upstream share
+    key_times: dict[int, dict[int, float]] = {}  # the same: when a limited key may be used again
+    tried_keys: set[int] = field(default_factory=lambda: {0})  # of the current target, in this round
+
+
 class TurnAttempts:
     """The attempts of one turn. Call `begin` when an attempt starts, then `fail` or `finish`. Times are seconds of one
     monotonic clock. `order` is None if the route has only one attempt."""
@@ -208,31 +221,28 @@ class TurnAttempts:
         self._order = order
         self._random = random
         self._deadline = now + route.retry.deadline
-        self._round = 1
-        self._repeated: list[RouteTarget] = []  # targets of a later round that are not yet asked
-        self._switched_for: FailureKind | None = None  # why the targets for a special failure are asked
-        self._failures: dict[RouteTarget, _Failure] = {}
-        self._errors: list[tuple[FailureKind, ApiError]] = []
-        self._dead_keys: dict[int, set[int]] = {}  # by the id of the key ring, which targets of an upstream share
-        self._key_times: dict[int, dict[int, float]] = {}  # the same: when a limited key may be used again
-        self._tried_keys: set[int] = {0}  # of the current target, in this round
         self.is_running = False
         attempt = route.only_attempt if order is None else self._next(now)
         assert attempt is not None  # a route has a target
         self.current = attempt
+
+    @cached_property
+    def _past(self) -> _PastAttempts:
+        """Most turns need it never: their route has one attempt, and it succeeds."""
+        return _PastAttempts()
 
     def may_ask_another(self, now: float) -> bool:
         """Whether another target may still be asked, if the current one fails. While that is so, nothing that commits
         the answer may be sent to the client."""
         if self._order is None or now > self._deadline:
             return False
-        if self._order.has_more or self._repeated:
+        if self._order.has_more or self._past.repeated:
             return True
-        if self._switched_for is not None:
+        if self._past.switched_for is not None:
             return False
         if self.route.on_refusal or self.route.on_context_length:
             return True
-        return self._round < self.route.retry.rounds and not self.route.is_lone
+        return self._past.round < self.route.retry.rounds and not self.route.is_lone
 
     @property
     def is_single(self) -> bool:
@@ -243,13 +253,15 @@ class TurnAttempts:
     def handles_refusals(self) -> bool:
         """Whether a refusal of the model is a failure, because there are targets for it."""
         others = self.route.on_refusal
-        return bool(others) and self._switched_for is None and bool(self._without_failed(others))
+        return bool(others) and self._past.switched_for is None and bool(self._without_failed(others))
 
     def begin(self, now: float) -> None:
         """The current attempt starts."""
         target, key = self.current.target, self.current.key
         target.state.begin(now)
-        target.target.upstream.key_ring.advance(key)
+        ring = target.target.upstream.key_ring
+        if ring.count > 1:
+            ring.advance(key)
         self.is_running = True
         number, upstream, model = len(self.records) + 1, target.target.upstream.name, target.target.model
         self.records.append(AttemptRecord(number=number, upstream=upstream, model=model, key=key, started_at=now))
@@ -269,8 +281,13 @@ class TurnAttempts:
 
     def finish_whole(self, now: float) -> None:
         """The current attempt has ended with an answer in one piece."""
-        self.note_first_content(now)
-        self._end("answered", None, "success", now)
+        self.is_running = False
+        record = self.records[-1]
+        seconds = now - record.started_at
+        record.outcome, record.duration_ms = "answered", seconds * 1000
+        state = self.current.target.state
+        state.note_first_content(seconds, now)
+        state.end("success", now)
 
     def abandon(self, now: float) -> None:
         """The turn is over for another reason than the target, if it is not over yet."""
@@ -294,18 +311,19 @@ class TurnAttempts:
         skipped have no part in it. If there is none, all keys were refused. If any attempt was paid, a retry of the
         client would pay again."""
         error = self._error_of_turn()
-        error.was_paid = any(error.was_paid for _, error in self._errors)
+        error.was_paid = any(error.was_paid for _, error in self._past.errors)
         return error
 
     def _error_of_turn(self) -> ApiError:
-        if self._switched_for is not None:  # the targets for it failed too; agents need to know why they were asked
-            return next(error for kind, error in self._errors if kind == self._switched_for).without_traceback()
-        others = [error for kind, error in self._errors if kind != "credentials"]
+        past = self._past
+        if past.switched_for is not None:  # the targets for it failed too; agents need to know why they were asked
+            return next(error for kind, error in past.errors if kind == past.switched_for).without_traceback()
+        others = [error for kind, error in past.errors if kind != "credentials"]
         if others:
             return others[-1].without_traceback()
-        key_count = sum(map(len, self._dead_keys.values()))
+        key_count = sum(map(len, past.dead_keys.values()))
         if key_count == 1:
-            return self._errors[0][1].without_traceback()  # ERR-4
+            return past.errors[0][1].without_traceback()  # ERR-4
         return UpstreamFault(
             f"the upstreams refused all {key_count} keys of the gateway", code="upstream_credentials_exhausted"
         )
@@ -315,14 +333,14 @@ class TurnAttempts:
     def _after_failure(self, kind: FailureKind, error: ApiError, now: float) -> Attempt | None:
         target = self.current.target
         self._note_failure(kind, error, now)
-        self._errors.append((kind, error))
+        self._past.errors.append((kind, error))
         match kind:
             case "request" | "gateway":
                 return None
             case "context_length" | "refusal":
                 return self._switch(kind, now)
             case "credentials" | "rate_limit":
-                key = target.target.upstream.key_ring.choose(now, self._tried_keys | self._dead_keys_of(target))
+                key = target.target.upstream.key_ring.choose(now, self._past.tried_keys | self._dead_keys_of(target))
                 if key is not None and now <= self._deadline:
                     return self._set_current(target, key)
         return self._advance(now)
@@ -332,27 +350,27 @@ class TurnAttempts:
         target, key = self.current.target, self.current.key
         not_before = now + max(self._backoff(), error.retry_after or 0.0)
         if kind == "rate_limit":
-            self._key_times.setdefault(id(target.target.upstream.key_ring), {})[key] = not_before
+            self._past.key_times.setdefault(id(target.target.upstream.key_ring), {})[key] = not_before
             not_before = now
-        if kind == "credentials" and target in self._failures:
+        if kind == "credentials" and target in self._past.failures:
             return  # with another key it may still be asked again
-        self._failures[target] = _Failure(kind, not_before)
+        self._past.failures[target] = _Failure(kind, not_before)
 
     def _switch(self, kind: FailureKind, now: float) -> Attempt | None:
         """Goes on with the targets for a special failure, once."""
-        if self._switched_for is None:
+        if self._past.switched_for is None:
             targets = self.route.on_context_length if kind == "context_length" else self.route.on_refusal
             others = self._without_failed(targets)
             if not others:
                 return None
-            self._switched_for = kind
-            self._repeated = []
+            self._past.switched_for = kind
+            self._past.repeated = []
             self._order = TargetOrder(groups_by_priority(others), "weighted", self._random)
-        return self._advance(now) if self._switched_for == kind else None
+        return self._advance(now) if self._past.switched_for == kind else None
 
     def _without_failed(self, targets: Sequence[RouteTarget]) -> list[RouteTarget]:
         """The targets for a special failure that did not fail as targets of the model."""
-        failed_states = {id(target.state) for target in self._failures}
+        failed_states = {id(target.state) for target in self._past.failures}
         return [target for target in targets if id(target.state) not in failed_states]
 
     def _advance(self, now: float) -> Attempt | None:
@@ -369,15 +387,15 @@ class TurnAttempts:
                 return None
             attempt = self._plan_attempt(target, now)
             if attempt is not None:
-                self._tried_keys = {attempt.key}
+                self._past.tried_keys = {attempt.key}
                 return attempt
         return None
 
     def _plan_attempt(self, target: RouteTarget, now: float) -> Attempt | None:
         """The next attempt at a target, with the key that may be used first; None if it cannot begin before the
         deadline, or has no key left."""
-        ring, failure = target.target.upstream.key_ring, self._failures.get(target)
-        waits = {key: max(0.0, time - now) for key, time in self._key_times.get(id(ring), {}).items()}
+        ring, failure = target.target.upstream.key_ring, self._past.failures.get(target)
+        waits = {key: max(0.0, time - now) for key, time in self._past.key_times.get(id(ring), {}).items()}
         key = ring.choose(now, self._dead_keys_of(target), waits)
         if key is None:
             return None
@@ -386,17 +404,18 @@ class TurnAttempts:
 
     def _next_repeated(self, now: float) -> RouteTarget | None:
         """The target of a later round that may be asked first."""
-        if not self._repeated and self._round < self.route.retry.rounds and self._switched_for is None:
-            self._round += 1
-            repeatable = [target for target in self._failures if self._failures[target].kind in REPEATABLE_KINDS]
+        past = self._past
+        if not past.repeated and past.round < self.route.retry.rounds and past.switched_for is None:
+            past.round += 1
+            repeatable = [target for target in past.failures if past.failures[target].kind in REPEATABLE_KINDS]
             plans = {target: self._plan_attempt(target, now) for target in repeatable}
             # One that could not be connected is asked again only if no other is left.
-            connected = [target for target in repeatable if self._failures[target].kind != "connection"]
-            self._repeated = [target for target in connected if plans[target]] or repeatable
-        if not self._repeated:
+            connected = [target for target in repeatable if past.failures[target].kind != "connection"]
+            past.repeated = [target for target in connected if plans[target]] or repeatable
+        if not past.repeated:
             return None
-        target = min(self._repeated, key=lambda target: self._delay_of(target, now))
-        self._repeated.remove(target)
+        target = min(past.repeated, key=lambda target: self._delay_of(target, now))
+        past.repeated.remove(target)
         return target
 
     def _delay_of(self, target: RouteTarget, now: float) -> float:
@@ -404,12 +423,12 @@ class TurnAttempts:
         return math.inf if attempt is None else attempt.delay
 
     def _set_current(self, target: RouteTarget, key: int) -> Attempt:
-        self._tried_keys.add(key)
+        self._past.tried_keys.add(key)
         self.current = Attempt(target, key)
         return self.current
 
     def _dead_keys_of(self, target: RouteTarget) -> set[int]:
-        return self._dead_keys.get(id(target.target.upstream.key_ring), set())
+        return self._past.dead_keys.get(id(target.target.upstream.key_ring), set())
 
     def _rest_key(self, kind: FailureKind, error: ApiError, now: float) -> None:
         if kind not in KEY_KINDS:
@@ -417,7 +436,7 @@ class TurnAttempts:
         target, key = self.current.target, self.current.key
         ring = target.target.upstream.key_ring
         if kind == "credentials":
-            self._dead_keys.setdefault(id(ring), set()).add(key)
+            self._past.dead_keys.setdefault(id(ring), set()).add(key)
             ring.rest(key, REFUSED_KEY_REST, now)
         else:
             ring.rest(key, LIMITED_KEY_REST if error.retry_after is None else error.retry_after, now)
@@ -425,7 +444,7 @@ class TurnAttempts:
             target.state.rest(ring.rest_seconds(now), now)
 
     def _backoff(self) -> float:
-        seconds = min(FIRST_BACKOFF * 2.0 ** (self._round - 1), MAX_BACKOFF)
+        seconds = min(FIRST_BACKOFF * 2.0 ** (self._past.round - 1), MAX_BACKOFF)
         return seconds * (1.0 - JITTER + 2 * JITTER * self._random())
 
     def _end(self, kind: str, error: ApiError | None, outcome: Outcome, now: float) -> None:
