@@ -85,6 +85,10 @@ class OwnerQueues(Generic[T]):
         """Whether an entry of the owner waits."""
         return owner in self._queues
 
+    def __len__(self) -> int:
+        """The number of owners."""
+        return len(self._queues)
+
     def take_next(self) -> T | None:
         """Removes the entry whose turn it is; None if none waits."""
         if not self._queues:
@@ -99,10 +103,11 @@ class OwnerQueues(Generic[T]):
 
 
 class InputQueue:
-    """Takes a few inputs in a millisecond as they come. While more waits, takes one in each step of the event loop, so
-    that input of others arrives in between. Input of an owner of which nothing waits is processed as it comes too, for
-    a few owners in each step, so it does not wait for those with many requests. A request is read, resolved and
-    prepared in the steps that follow its input, so this spreads their computation too."""
+    """Takes a few inputs in a millisecond as they come. While more waits, takes some in each step of the event loop, so
+    that input of others arrives in between: one of each owner, or a few if there was one owner only for a while. A step
+    with several inputs needs less time for each, but others wait for its end. Input of an owner of which nothing waits
+    is processed as it comes too, for a few owners in each step, so it does not wait for those with many requests. A
+    request is read, resolved and prepared in the steps that follow its input, so this spreads their computation too."""
 
     def __init__(self, max_at_once: int) -> None:
         self._queues = OwnerQueues[Callable[[], None]]()
@@ -110,6 +115,8 @@ class InputQueue:
         self._free_places = max_at_once  # in this millisecond, or until the next step if there are none
         self._millisecond = 0
         self._owners_of_step: set[str] = set()  # whose input was processed beside the queue
+        self._last_owner = ""  # whose input was added last
+        self._shared_until = 0.0  # time of the event loop until which there are several owners
 
     def take_place(self, now: float) -> bool:
         """Whether input can be processed at once; if not, it must be added. `now` is the time of the event loop."""
@@ -125,6 +132,10 @@ class InputQueue:
 
     def add(self, owner: str, process: Callable[[], None]) -> None:
         """Calls `process` when it is the owner's turn: at once if nothing of the owner waits."""
+        if owner != self._last_owner:
+            if self._last_owner:
+                self._shared_until = asyncio.get_running_loop().time() + SHARED_SECONDS
+            self._last_owner = owner
         owners = self._owners_of_step
         if owner in self._queues or owner in owners or len(owners) == self._max_at_once:
             self._queues.add(owner, process)
@@ -137,9 +148,11 @@ class InputQueue:
         self._owners_of_step.clear()
         if self._queues.count > self._max_at_once:
             loop.call_soon(self._process_next)
-            process = self._queues.take_next()
-            assert process is not None  # they are counted
-            process()
+            is_shared = loop.time() < self._shared_until
+            for _ in range(min(len(self._queues), self._max_at_once) if is_shared else self._max_at_once):
+                process = self._queues.take_next()
+                assert process is not None  # they are counted
+                process()
             return
         self._free_places = self._max_at_once  # a few delay nobody
         while (process := self._queues.take_next()) is not None:
@@ -176,3 +189,4 @@ class FairSlots:
 
 RETRY_AFTER: Final = 1.0  # seconds
 MAX_INPUTS_AT_ONCE: Final = 8
+SHARED_SECONDS: Final = 0.25  # after the last change of the owner
