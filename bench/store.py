@@ -1,10 +1,13 @@
 """Measures storage in SQLite and PostgreSQL: stored responses, long chains, background responses, idle WebSockets.
 
     python bench/store.py [--parts cost,chain,background,sockets] [--stores sqlite,postgres] [--rounds 7]
-        [--share 0.1] [--against COMMIT] [--write]
+        [--share 0.1] [--against COMMIT [--sync-ms 4]] [--write]
 
 Every round runs every workload on every store, with `store: false` and `store: true` next to each other and in reverse
 order every other round. The result is the median of the ratios within a round. The CPU time of PostgreSQL is separate.
+
+How much group commit helps depends on the time that the disk needs for a sync. With --sync-ms, every sync of the stores
+takes so many milliseconds longer.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ from bench.store_gateways import (
     require_listening,
     running_gateways,
 )
-from bench.targets import antiphon
+from bench.targets import BIN, antiphon
 from bench.workloads import Workload
 from msgspec.structs import replace
 
@@ -98,10 +101,12 @@ median of {rounds} rounds, and their range.
 """
 ABOUT_COMPARISON = """\
 {clients} clients create {count} responses with `background: true` as fast as the gateway accepts them, on the gateways
-of two commits in every round. Ratios are those of one round; the median of {rounds} rounds, and their range.
+of two commits in every round. Ratios are those of one round; the median of {rounds} rounds, and their range. A sync of
+this disk takes {sync_ms:.1f} ms.
 
 """
 COMPARISON_TITLE = "Background responses against another commit"
+SLOW_COMPARISON_TITLE = "Background responses against another commit, on a slower disk"
 BACKGROUND_GOALS = {"sqlite": 2, "postgres": 4}  # times the rate before group commit
 ABOUT_COMMITS = """
 PostgreSQL serialises commits that `NOTIFY`, so notified throughput is limited per database, for all its gateways
@@ -161,6 +166,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--against", metavar="COMMIT", help="compare background responses with another commit; other parts are skipped"
     )
+    parser.add_argument("--sync-ms", type=float, default=0.0, help="milliseconds by which a sync takes longer")
     parser.add_argument("--write", action="store_true", help="write the results to bench/RESULTS.md")
     return parser
 
@@ -332,18 +338,35 @@ def _render_background(gateways: list[Gateway], runs: BackgroundRuns) -> str:
 def _compare_background(stores: Sequence[str], args: argparse.Namespace) -> int:
     """Compares the rate of background responses with that of another commit, in the same rounds."""
     count, load_before = _background_count(args.share), os.getloadavg()[0]
+    title = COMPARISON_TITLE
+    if args.sync_ms:
+        title = SLOW_COMPARISON_TITLE
+        os.environ |= {"LD_PRELOAD": str(BIN / "slow_sync.so"), "SLOW_SYNC_US": f"{args.sync_ms * 1000:.0f}"}
     with commits.checked_out(args.against) as other, tempfile.TemporaryDirectory() as folder:
         checkouts = (other, commits.working_tree())
         targets = [make_target(name, checkout) for name in stores for checkout in checkouts]
         with running_gateways(targets, Path(folder)) as gateways:
             runs = _run_background(gateways, args.rounds, count)
-            text = ABOUT_COMPARISON.format(count=count, clients=background.CLIENTS, rounds=args.rounds)
+            sync_ms = _measure_sync(Path(folder)) + args.sync_ms
+            text = ABOUT_COMPARISON.format(count=count, clients=background.CLIENTS, rounds=args.rounds, sync_ms=sync_ms)
             text += _render_factors(gateways, runs) + "\n" + _render_background(gateways, runs)
             text += "\n" + report.render_circumstances(targets, load_before)
-    print(f"## {COMPARISON_TITLE}\n\n{text}")
+    print(f"## {title}\n\n{text}")
     if args.write:
-        report.write_section(COMPARISON_TITLE, text)
+        report.write_section(title, text)
     return 0
+
+
+def _measure_sync(folder: Path) -> float:
+    """The milliseconds of a sync after a write of 4 KiB, the median of 50."""
+    times = []
+    with (folder / "sync").open("wb", buffering=0) as file:
+        for _ in range(50):
+            file.write(bytes(4096))
+            start = time.perf_counter()
+            os.fdatasync(file.fileno())
+            times.append(time.perf_counter() - start)
+    return statistics.median(times) * 1000
 
 
 def _render_factors(gateways: list[Gateway], runs: BackgroundRuns) -> str:
