@@ -188,18 +188,12 @@ class Pipe:
         out: list[bytes] = []
         size = 0
         for number, event in enumerate(events):
-            if type(event) is bytes:
-                out.append(event)
-            elif type(event) is memoryview:
-                out.append(bytes(event[:MAX_OUTPUT_BYTES]))
-                self._rest = [event[MAX_OUTPUT_BYTES:]] if len(event) > MAX_OUTPUT_BYTES else []
-            elif type(event) is not TextRun:
+            if type(event) not in UNUSUAL_ENTRIES:
                 self._write(cast(StreamEvent, event), out)
-            elif self._text_run is not None and self._policy.passes_plain_deltas:  # nearly all of them
-                out.append(self._deliver(event, self._text_run(event)))
+            elif type(event) is TextRun:
+                self._write_run(event, out)
             else:
-                for single_event in event.events():
-                    self._write(single_event, out)
+                self._write_piece(cast(bytes | memoryview, event), out)
             size += len(out[-1]) if out else 0
             if size > MAX_OUTPUT_BYTES or self._rest:
                 # A large piece is not joined with others, which would copy it.
@@ -209,6 +203,21 @@ class Pipe:
         if self._relay is not None and not self._backlog:
             out.append(self._relay.flush())
         return self.join(out)
+
+    def _write_run(self, run: TextRun, out: list[bytes]) -> None:
+        if self._text_run is not None and self._policy.passes_plain_deltas:  # nearly always
+            out.append(self._deliver(run, self._text_run(run)))
+        else:
+            for event in run.events():
+                self._write(event, out)
+
+    def _write_piece(self, piece: bytes | memoryview, out: list[bytes]) -> None:
+        """Writes a piece of a large event that is encoded already."""
+        if type(piece) is bytes:
+            out.append(piece)
+        else:
+            out.append(bytes(piece[:MAX_OUTPUT_BYTES]))
+            self._rest = [piece[MAX_OUTPUT_BYTES:]] if len(piece) > MAX_OUTPUT_BYTES else []
 
     def _take_rest(self) -> list[bytes | memoryview]:
         rest, self._rest = self._rest, []
@@ -228,6 +237,15 @@ class Pipe:
             )
 
     def _write_event(self, event: StreamEvent, out: list[bytes]) -> None:
+        if type(event) in SPECIAL_EVENTS or self._number_shift:
+            self._write_special_event(event, out)
+            return
+        if self._grammar is not None:
+            self._check_grammar(event)
+        translation = self._from_hub.feed(event)
+        out.append(translation if self._relay is None else self._relay.deliver(event, translation))
+
+    def _write_special_event(self, event: StreamEvent, out: list[bytes]) -> None:
         if self._reports_losses and not self._number_shift and (_is_end(event) or type(event) is ErrorEvent):
             self._insert_losses(event.sequence_number, out)
         if self._number_shift:
@@ -239,9 +257,7 @@ class Pipe:
                 self._rest = self._split_event(event) or []
                 if self._rest:
                     return
-            translation = self._from_hub.feed(event)
-            if self._relay is not None:
-                translation = self._relay.deliver(event, translation)
+            translation = self._deliver(event, self._from_hub.feed(event))
             if type(event) is ErrorEvent:
                 self._write_error(translation, out)
             else:
@@ -354,6 +370,9 @@ def _is_end(event: StreamEvent) -> TypeGuard[TerminalEvent]:
 
 MAX_OUTPUT_BYTES: Final = 1024 * 1024  # of one call; a single event may be larger
 DONE_TEXT_TYPES: Final[frozenset[type]] = frozenset(DONE_TEXT_FIELDS)
+UNUSUAL_ENTRIES: Final[frozenset[type]] = frozenset({TextRun, bytes, memoryview})  # of the backlog: all but events
+#: Events with a response, which may be large, and errors, which may have to wait.
+SPECIAL_EVENTS: Final[frozenset[type]] = RESPONSE_EVENTS | {ErrorEvent}
 REFUSAL_REASONS: Final = frozenset({"content_filter", "refusal"})
 CONTENT_EVENT_TYPES: Final[frozenset[type]] = frozenset({TextRun, ResponseCompleted, ResponseIncomplete})
 DELTA_EVENT_TYPES: Final[frozenset[type]] = frozenset(get_args(DeltaEvent))

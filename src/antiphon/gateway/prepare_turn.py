@@ -205,7 +205,8 @@ class TurnPreparer(Struct, eq=False):
         turn = self._make_turn(data)
         if data.prepared.release_retry_source() or data.can_retry:
             turn.prepare_retry, turn.on_retry = self._prepare_retry, self._log_refused_reasoning
-            turn.allows_lossy_retry = not self.directions.strict
+        if self.directions.strict:
+            turn.allows_lossy_retry = False
         dialect = self.target.upstream.server_dialect
         if self.is_remote and dialect.without_settings is not None and codec.large_settings(turn.initial_response):
             turn.shortener = AnswerShortener(dialect, self.services.workers)

@@ -228,7 +228,7 @@ class TurnAttempts:
 
     @cached_property
     def _past(self) -> _PastAttempts:
-        """Most turns need it never: their route has one attempt, and it succeeds."""
+        """Most turns never need it: their route has one attempt, and it succeeds."""
         return _PastAttempts()
 
     def may_ask_another(self, now: float) -> bool:
