@@ -64,18 +64,20 @@ def test_client_works_inside_a_running_event_loop() -> None:
 
 
 def test_interrupted_call_disconnects_from_the_server() -> None:
-    gate = Gate()
+    gate, has_struck = Gate(), threading.Event()
     with ResponsesServer([turn(testing.wait(gate))]) as server, client_of(server.base_url) as client:
 
         class Interrupted(BaseException):
             pass
 
         def interrupt(_number: int, _frame: object) -> None:
-            raise Interrupted
+            if not has_struck.is_set():
+                has_struck.set()
+                raise Interrupted
 
         before = signal.signal(signal.SIGUSR1, interrupt)
         try:
-            waiter = threading.Thread(target=strike, args=(gate, threading.get_ident()))
+            waiter = threading.Thread(target=strike, args=(gate, threading.get_ident(), has_struck))
             waiter.start()
             with pytest.raises(Interrupted):
                 client.create("Hi.")
@@ -86,10 +88,13 @@ def test_interrupted_call_disconnects_from_the_server() -> None:
         gate.open()
 
 
-def strike(gate: Gate, thread: int) -> None:
-    """Interrupts a thread once the server has its request."""
+def strike(gate: Gate, thread: int, has_struck: threading.Event) -> None:
+    """Interrupts a thread once the server has its request. A signal that comes just before the thread begins to wait
+    for a lock does not interrupt it, so it is sent until it does."""
     gate.wait_reached()
-    signal.pthread_kill(thread, signal.SIGUSR1)
+    while not has_struck.is_set():
+        signal.pthread_kill(thread, signal.SIGUSR1)
+        has_struck.wait(0.05)
 
 
 def test_client_can_be_closed_twice_and_before_use() -> None:
