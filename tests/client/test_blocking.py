@@ -92,9 +92,10 @@ def strike(gate: Gate, thread: int, has_struck: threading.Event) -> None:
     """Interrupts a thread once the server has its request. A signal that comes just before the thread begins to wait
     for a lock does not interrupt it, so it is sent until it does."""
     gate.wait_reached()
-    while not has_struck.is_set():
+    for _ in range(600):
         signal.pthread_kill(thread, signal.SIGUSR1)
-        has_struck.wait(0.05)
+        if has_struck.wait(0.05):
+            return
 
 
 def test_client_can_be_closed_twice_and_before_use() -> None:
