@@ -30,6 +30,7 @@ from antiphon.dialects.vscode.wire import (
     ThinkingPart,
     ToolCallPart,
 )
+from antiphon.protocol.base import EXTRA_NAME
 from antiphon.testing import ChatServer, Gate, MessagesServer, turn
 from antiphon.testing.script import ReceivedRequest
 
@@ -96,7 +97,7 @@ def test_manifest_and_page_describe_every_choice() -> None:
     """A-3, A-5, C-1."""
     description = MANIFEST["contributes"]["configuration"]["properties"]["antiphon.choices"]["description"]
     for name in ContentChoicesIn.__struct_encode_fields__:
-        if not name.startswith("antiphon:"):
+        if name != EXTRA_NAME:
             assert name in description
             assert f"`{name}`" in PAGE
 
