@@ -40,8 +40,8 @@ def requested_style(
 
 def wants_loss_events(scope: Scope) -> bool:
     """Whether the client requested the extension event that lists losses."""
-    extensions = first_header(scope, b"antiphon-extensions").decode("latin-1").lower()
-    return "losses" in (word.strip() for word in extensions.split(","))
+    extensions = first_header(scope, b"antiphon-extensions").lower()
+    return bool(extensions) and b"losses" in map(bytes.strip, extensions.split(b","))
 
 
 def agent_session(scope: Scope) -> str | None:

@@ -7,7 +7,7 @@ response as sent to the client, the losses and the error.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, TypeGuard, cast, get_args
+from typing import Any, Final, TypeGuard, get_args
 
 import msgspec
 from msgspec import Raw
@@ -142,13 +142,10 @@ class Pipe:
     @property
     def losses(self) -> Losses:
         """All losses so far, of the request and of the response. Frames that pass as they came lose nothing."""
-        losses = Losses()
         parts = [self._event_losses, self._policy.losses]
         if self._relay is None or not self._relay.is_active:
             parts += [self._reader.losses, self._from_hub.losses]
-        for part in parts:
-            losses.extend(part)
-        return losses
+        return Losses.merge(parts)
 
     def report_no_losses_in_head(self) -> None:
         """The head of the stream was sent while another target could still answer: all losses come later."""
@@ -179,21 +176,25 @@ class Pipe:
         if not self.has_content:
             self._look_for_content(events)
         self._backlog += events
-        may_be_large = len(events) > 1 and not DONE_TEXT_TYPES.isdisjoint(map(type, events))
-        return b"" if may_be_large and any(map(_has_large_text, events)) else self.write_backlog()
+        if len(events) > 1:
+            for event in events:
+                if type(event) in DONE_TEXT_TYPES and _has_large_text(event):
+                    return b""
+        return self.write_backlog()
 
     def write_backlog(self) -> bytes:
         """Writes the backlog, up to the limit."""
         events, self._backlog = self._backlog, []
         out: list[bytes] = []
         size = 0
-        for number, event in enumerate(events):
-            if type(event) not in UNUSUAL_ENTRIES:
-                self._write(cast(StreamEvent, event), out)
-            elif type(event) is TextRun:
-                self._write_run(event, out)
+        entry: Any  # `cast` is a call
+        for number, entry in enumerate(events):
+            if type(entry) not in UNUSUAL_ENTRIES:
+                self._write(entry, out)
+            elif type(entry) is TextRun:
+                self._write_run(entry, out)
             else:
-                self._write_piece(cast(bytes | memoryview, event), out)
+                self._write_piece(entry, out)
             size += len(out[-1]) if out else 0
             if size > MAX_OUTPUT_BYTES or self._rest:
                 # A large piece is not joined with others, which would copy it.
@@ -360,8 +361,7 @@ def _is_refusal(event: StreamEvent | TextRun) -> bool:
 
 
 def _has_large_text(event: StreamEvent | TextRun) -> bool:
-    field = DONE_TEXT_FIELDS.get(type(event))
-    return field is not None and len(getattr(event, field)) > MAX_OUTPUT_BYTES
+    return len(getattr(event, DONE_TEXT_FIELDS[type(event)])) > MAX_OUTPUT_BYTES
 
 
 def _is_end(event: StreamEvent) -> TypeGuard[TerminalEvent]:

@@ -327,7 +327,7 @@ def losses_comment(losses: Losses) -> bytes:
 
 
 def _summary_of(losses: Losses) -> bytes:
-    paths = ", ".join(dict.fromkeys(loss.path for loss in losses))
+    paths = ", ".join(dict.fromkeys([loss.path for loss in losses]))
     value = f"{len(losses)}; {paths}".encode("ascii", "replace").translate(PRINTABLE_ASCII)
     return value if len(value) <= MAX_LOSSES_HEADER else value[: MAX_LOSSES_HEADER - 3] + b"..."
 

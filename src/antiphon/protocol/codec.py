@@ -183,6 +183,8 @@ def encode_pieces(value: Request | Response) -> list[bytes | Raw]:
 def large_settings(value: Request | Response) -> dict[str, Raw]:
     """The instructions and tools that are encoded already and large."""
     settings: dict[str, Any] = {"tools": value.tools, "instructions": value.instructions}
+    if Raw not in map(type, settings.values()):  # nearly always
+        return {}
     return {name: raw for name, raw in settings.items() if type(raw) is Raw and len(raw) > LARGE_SETTING}
 
 

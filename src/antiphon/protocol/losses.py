@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -39,6 +39,15 @@ class Losses:
         if max(len(path), len(what), len(why)) > MAX_TEXT_LENGTH:
             path, what, why = map(_truncate, (path, what, why))
         self._add_loss(Loss(path, what, why))
+
+    @classmethod
+    def merge(cls, parts: Iterable[Losses]) -> Losses:
+        """The losses of several translations."""
+        losses = cls()
+        for part in parts:
+            if part._listed:
+                losses.extend(part)
+        return losses
 
     def extend(self, others: Losses) -> None:
         if not others._listed:

@@ -6,7 +6,7 @@ Only the writer opens items and decides when they are emitted. The functions on 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Hashable
 from typing import Any, Final
 
@@ -95,8 +95,8 @@ class OpenPart:
         return SummaryText(text=text)
 
 
-class OpenItem(ABC):
-    """An item between `output_item.added` and `output_item.done`."""
+class OpenItem:
+    """An item between `output_item.added` and `output_item.done`. It is no `ABC`: with one, `isinstance` is a call."""
 
     __slots__ = ("current_part", "extra", "id", "index", "parts")
 

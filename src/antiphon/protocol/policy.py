@@ -157,11 +157,9 @@ class Policy:
             return []
         if kind is UnknownEvent:
             return [self._renumber_raw(any_event) if self._withheld_event_count else event]
-        changes = self._trim_changes(kind, any_event)
+        event = self._trim_event(kind, any_event)
         if self._withheld_event_count:
-            changes |= self._renumber_changes(event)
-        if changes:
-            event = replace(event, **changes)
+            event = replace(event, **self._renumber_changes(event))
         if (
             self._has_refused_call
             and type(event) is ResponseCompleted
@@ -290,18 +288,29 @@ class Policy:
 
     # Fields that are sent only on request. Removing them is no loss.
 
-    def _trim_changes(self, kind: type, event: Any) -> dict[str, Any]:
+    def _trim_event(self, kind: type, event: Any) -> StreamEvent:
+        """The event without these fields: the same object if it has none."""
+        changed: StreamEvent = event
         if kind in RESPONSE_EVENTS:
-            return _field_change("response", event.response, self._trim_response(event.response))
-        if kind is ItemAdded or kind is ItemDone:
-            return _field_change("item", event.item, self._trim_item(event.item)) if event.item is not None else {}
-        if kind is ContentPartAdded or kind is ContentPartDone:
-            return _field_change("part", event.part, self._trim_part(event.part))
-        if kind is OutputTextDone:
-            return {"logprobs": []} if event.logprobs and LOGPROBS not in self._include else {}
-        return self._delta_changes(event) if kind in DELTA_TYPES else {}
+            response = self._trim_response(event.response)
+            if response is not event.response:
+                changed = replace(event, response=response)
+        elif kind is ItemAdded or kind is ItemDone:
+            item = self._trim_item(event.item) if event.item is not None else None
+            if item is not event.item:
+                changed = replace(event, item=item)
+        elif kind is ContentPartAdded or kind is ContentPartDone:
+            part = self._trim_part(event.part)
+            if part is not event.part:
+                changed = replace(event, part=part)
+        elif kind is OutputTextDone:
+            if event.logprobs and LOGPROBS not in self._include:
+                changed = replace(event, logprobs=[])
+        elif kind in DELTA_TYPES:
+            changed = self._trim_delta(event)
+        return changed
 
-    def _delta_changes(self, event: DeltaEvent) -> dict[str, Any]:
+    def _trim_delta(self, event: DeltaEvent) -> DeltaEvent:
         """STR-13: padding if requested, none if refused, else what the upstream sent. STR-12: logprobs if requested."""
         changes: dict[str, Any] = {}
         if event.obfuscation is UNSET:
@@ -311,7 +320,7 @@ class Policy:
             changes["obfuscation"] = UNSET
         if isinstance(event, OutputTextDelta) and event.logprobs and LOGPROBS not in self._include:
             changes["logprobs"] = []
-        return changes
+        return replace(event, **changes) if changes else event
 
     def _trim_response(self, response: Response) -> Response:
         if not response.output:
@@ -374,10 +383,6 @@ def _is_empty(part: Content) -> bool:
 def _output_index_of(event: UnknownEvent) -> int | None:
     index = msgspec.json.decode(event.raw_members().get("output_index", Raw(b"null")))
     return index if isinstance(index, int) else None
-
-
-def _field_change(name: str, old: object, new: object) -> dict[str, Any]:
-    return {} if new is old else {name: new}
 
 
 DELTA_TYPES: Final[frozenset[type]] = frozenset(

@@ -21,15 +21,21 @@ from antiphon.protocol.events import (
     RESPONSE_EVENTS,
     TYPE_OF_EVENT,
     ArgumentsDelta,
+    ArgumentsDone,
+    ContentPartAdded,
+    ContentPartDone,
     ErrorEvent,
     Event,
     ItemAdded,
     ItemDone,
     OutputTextDelta,
+    OutputTextDone,
     ReasoningDelta,
     ReasoningDone,
     ResponseEvent,
     StreamEvent,
+    SummaryPartAdded,
+    SummaryPartDone,
     TextRun,
     UnknownEvent,
 )
@@ -156,10 +162,12 @@ class EventsFromHub:
             return b""
         if self._dropped_count and isinstance(event, ResponseEvent):
             event = replace(event, sequence_number=event.sequence_number - self._dropped_count)
-        event = unseal_event(event)
-        if _is_response_event(event) and event.extra is UNSET:
-            return self._response_event(event)
-        styled_event = _in_style(event, self._style)
+        styled_event: StreamEvent | FlatError = event
+        if type(event) not in PLAIN_EVENTS:
+            event = unseal_event(event)
+            if _is_response_event(event) and event.extra is UNSET:
+                return self._response_event(event)
+            styled_event = _in_style(event, self._style)
         data = _on_one_line(codec.encode(styled_event))
         if self._framing == "websocket":
             return data
@@ -307,6 +315,10 @@ def _type_of(event: StreamEvent | FlatError) -> str:
     )
 
 
+#: Events that have no item and the same form in every style.
+PLAIN_EVENTS: Final[frozenset[type]] = frozenset(
+    {ContentPartAdded, ContentPartDone, OutputTextDone, ArgumentsDone, SummaryPartAdded, SummaryPartDone}
+)
 EVENT_NAMES: Final = {kind: name.encode() for kind, name in TYPE_OF_EVENT.items()}
 TEXT_TEMPLATES: Final = _make_templates(OutputTextDelta, b',"logprobs":[]')
 PADDED_TEXT_TEMPLATES: Final = _make_templates(OutputTextDelta, b',"logprobs":[],"obfuscation":%b')
