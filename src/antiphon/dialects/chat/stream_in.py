@@ -71,7 +71,7 @@ class EventsToHub(StreamToHub):
         if self._has_ended:
             return []
         key = self._answer.open_text_key
-        if key is not None and frame is not self._non_text_frame and self._misses < MAX_MISSES:
+        if key is not None and frame is not self._non_text_frame and self._expects_text():
             # The hot path: a frame with only a piece of the open text goes directly to the writer.
             try:
                 text = _decode_text(frame.data).choices[0].delta.content
@@ -91,9 +91,7 @@ class EventsToHub(StreamToHub):
     def text_run(self, frames: list[sse.Frame], index: int) -> tuple[TextRun | None, int]:
         """Return the text frames from `at` on as one run, and the position of the first other frame."""
         key = self._answer.open_text_key
-        if key is None or self._has_ended or self._misses >= MAX_MISSES:
-            return None, index
-        if frames[index] is self._non_text_frame:
+        if key is None or self._has_ended or not self._expects_text() or frames[index] is self._non_text_frame:
             return None, index
         texts = _texts_in(frames, index)
         if not texts:
@@ -103,6 +101,10 @@ class EventsToHub(StreamToHub):
         deltas = list(filter(None, texts))
         run = self._writer.add_text_run(key, deltas) if deltas else None
         return (run, end) if run is not None else (None, index)
+
+    def _expects_text(self) -> bool:
+        """Whether the next frame is probably a piece of text: not after the stop reason, nor after many other frames."""
+        return not self._stop_reason and self._misses < MAX_MISSES
 
     def _read_whole(self, body: bytes) -> None:
         """Read a response that is not streamed: its message is one delta."""
@@ -305,6 +307,8 @@ def _texts_in(frames: list[sse.Frame], index: int) -> list[str]:
 
 
 def _text_in(frame: sse.Frame) -> str | None:
+    if frame.data == sse.DONE:  # nearly every stream ends with it, and an exception takes longer
+        return None
     try:
         return _decode_text(frame.data).choices[0].delta.content
     except ValueError:
