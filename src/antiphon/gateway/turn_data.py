@@ -7,7 +7,8 @@ translation itself, is pure: from a request and a plan to the upstream's bytes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
+from operator import attrgetter
 from typing import Any, Final, Protocol
 
 from msgspec import UNSET, Struct
@@ -399,7 +400,7 @@ def prepare_request(
         _check_not_stored(request, losses)
     # With the effective value of `store`, which the client gets back.
     client_request = request if request.store is plan.is_stored else replace(request, store=plan.is_stored)
-    sent_request = replace(client_request, model=plan.model, store=False, **GATEWAY_PARAMETERS)
+    sent_request = _without_gateway_parameters(client_request, plan.model)
     upstream_request, quirk_losses = plan.profile.apply_quirks(sent_request)
     losses.extend(quirk_losses)
     server_dialect = SERVER_DIALECTS[plan.profile.dialect]
@@ -410,13 +411,14 @@ def prepare_request(
         body = _in_original_form(body, plan, original, sent_request)
     kinds = _kinds_of_items(upstream_request)
     can_retry = server_dialect.wire_after_refusal is not None or ReasoningParam in kinds
+    upstream_settings = client_settings = _without_history(upstream_request, kinds)
+    if client_request is not upstream_request:
+        has_same_input = client_request.input is upstream_request.input
+        client_settings = _without_history(client_request, kinds if has_same_input else _kinds_of_items(client_request))
     return PreparedRequest(
         plan=plan,
-        request=_without_history(
-            client_request,
-            kinds if client_request.input is upstream_request.input else _kinds_of_items(client_request),
-        ),
-        upstream_request=_without_history(upstream_request, kinds),
+        request=client_settings,
+        upstream_request=upstream_settings,
         body=body,
         losses=losses,
         retry_source=upstream_request if can_retry else None,
@@ -492,6 +494,13 @@ def _offer_tools_of_thread(request: Request) -> Request:
     return replace(request, tools=tools or UNSET, input=remaining_items)
 
 
+def _without_gateway_parameters(request: Request, model: str) -> Request:
+    """The request with the upstream's name of the model, and without what the gateway does itself."""
+    if request.model == model and request.store is False and _read_gateway_parameters(request) == NO_GATEWAY_PARAMETERS:
+        return request
+    return replace(request, model=model, store=False, **GATEWAY_PARAMETERS)
+
+
 def _kinds_of_items(request: Request) -> Set[type]:
     return set(map(type, request.input)) if type(request.input) is list else NO_KINDS
 
@@ -528,3 +537,5 @@ NO_KINDS: Final[frozenset[type]] = frozenset()
 GATEWAY_PARAMETERS: Final[dict[str, Any]] = dict.fromkeys(
     ("previous_response_id", "conversation", "background", "generate", "context_management"), UNSET
 )
+NO_GATEWAY_PARAMETERS: Final = tuple(GATEWAY_PARAMETERS.values())
+_read_gateway_parameters: Final[Callable[[Request], tuple[Any, ...]]] = attrgetter(*GATEWAY_PARAMETERS)

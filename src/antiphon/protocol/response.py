@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, cast
+from typing import Any, Final, Literal, cast
 
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
@@ -256,7 +256,7 @@ def _echo_tool_choice(choice: ToolChoiceParam) -> ToolChoice:
 
 def _echo_text(request: Request) -> TextConfig:
     if not request.text:
-        return TextConfig(format=TextFormat())
+        return DEFAULT_TEXT
     return TextConfig(
         format=_echo_format(request.text.format), verbosity=request.text.verbosity or UNSET, extra=request.text.extra
     )
@@ -279,3 +279,6 @@ def _echo_reasoning(request: Request) -> ReasoningConfig | None:
     if not reasoning:
         return None
     return ReasoningConfig(effort=reasoning.effort or None, summary=reasoning.summary or None, extra=reasoning.extra)
+
+
+DEFAULT_TEXT: Final = TextConfig(format=TextFormat())

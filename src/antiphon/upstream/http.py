@@ -107,7 +107,7 @@ class HttpTransport:
         return pool
 
 
-class _Origin(Struct, frozen=True):
+class _Origin(Struct, frozen=True, cache_hash=True):
     uses_tls: bool
     host: str
     port: int

@@ -12,7 +12,6 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
-from msgspec.structs import replace
 
 from antiphon.dialects.chat.forced_tools import ForcedTools
 from antiphon.dialects.chat.history_out import history_from_hub
@@ -116,14 +115,12 @@ def request_from_hub(request: Request, wire: ChatWire = ChatWire()) -> tuple[byt
         else UNSET,
         stream=UNSET if request.stream is None else request.stream,
         stream_options=_stream_options(request, wire, losses),
+        **{
+            name: if_supported(name, value)
+            for name, value in zip(PLAIN_FIELDS, _read_plain_fields(request), strict=True)
+            if value is not UNSET
+        },
     )
-    settings = {
-        name: if_supported(name, value)
-        for name, value in zip(PLAIN_FIELDS, _read_plain_fields(request), strict=True)
-        if value is not UNSET
-    }
-    if settings:
-        body = replace(body, **settings)
     extra = _extra_from_hub(request, body, wire, search_options(request) if forced else tools.search_options, losses)
     return append_members(ENCODER.encode(body), extra), losses
 

@@ -103,7 +103,7 @@ class EventsToHub(StreamToHub):
         return (run, end) if run is not None else (None, index)
 
     def _expects_text(self) -> bool:
-        """Whether the next frame is probably a piece of text: not after the stop reason, nor after many other frames."""
+        """Whether the next frame is probably a piece of text: not after the stop reason, nor after many others."""
         return not self._stop_reason and self._misses < MAX_MISSES
 
     def _read_whole(self, body: bytes) -> None:
