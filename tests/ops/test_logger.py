@@ -15,7 +15,7 @@ import pytest
 
 from antiphon.gateway.request_scope import RequestLog
 from antiphon.ops.line_width import text_width
-from antiphon.ops.logger import Logger
+from antiphon.ops.logger import MAX_ENTRIES_PER_STEP, Logger
 
 pytestmark = pytest.mark.without_coverage
 NOON = 1_700_000_000.25
@@ -457,6 +457,30 @@ def test_request_lines_are_batched_in_an_event_loop() -> None:
     ]
     assert stream.writes == 3
     logger.flush()  # no line waits any more
+    assert stream.writes == 3
+
+
+def test_many_request_lines_are_written_in_several_steps_of_the_event_loop() -> None:
+    """A request that arrives meanwhile does not wait until all are formatted."""
+    count = 2 * MAX_ENTRIES_PER_STEP + 1
+
+    async def serve() -> None:
+        for number in range(count):
+            logger.request(a_line(request_id=f"req_{number}"))
+        while not stream.getvalue():
+            await asyncio.sleep(0.001)
+        logger.request(a_line(request_id="req_late"))
+        while stream.writes < 3:
+            await asyncio.sleep(0)
+
+    stream = Counting()
+    logger = Logger(stream, "json")
+    heard: list[str] = []
+    logger.add_listener(lambda log_entry: heard.append(log_entry.request_id))
+    asyncio.run(serve())
+    names = [*(f"req_{number}" for number in range(count)), "req_late"]
+    assert heard == [line["request_id"] for line in parsed(stream)] == names
+    logger.flush()
     assert stream.writes == 3
 
 

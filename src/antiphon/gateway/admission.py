@@ -103,11 +103,12 @@ class OwnerQueues(Generic[T]):
 
 
 class InputQueue:
-    """Takes a few inputs in a millisecond as they come. While more waits, takes some in each step of the event loop, so
-    that input of others arrives in between: one of each owner, or a few if there was one owner only for a while. A step
-    with several inputs needs less time for each, but others wait for its end. Input of an owner of which nothing waits
-    is processed as it comes too, for a few owners in each step, so it does not wait for those with many requests. A
-    request is read, resolved and prepared in the steps that follow its input, so this spreads their computation too."""
+    """Takes a few inputs in a millisecond as they come. While more waits, takes one of each owner in every second step of
+    the event loop, so that input of others arrives in between, and a request of others, which takes several steps, waits
+    for few inputs. If there was one owner only for a while, takes a few in each step, which needs less time for each.
+    Input of an owner of which nothing waits is processed as it comes too, for a few owners in each step, so it does not
+    wait for those with many requests. A request is read, resolved and prepared in the steps that follow its input, so
+    this spreads their computation too."""
 
     def __init__(self, max_at_once: int) -> None:
         self._queues = OwnerQueues[Callable[[], None]]()
@@ -147,9 +148,13 @@ class InputQueue:
         loop = asyncio.get_running_loop()
         self._owners_of_step.clear()
         if self._queues.count > self._max_at_once:
-            loop.call_soon(self._process_next)
-            is_shared = loop.time() < self._shared_until
-            for _ in range(min(len(self._queues), self._max_at_once) if is_shared else self._max_at_once):
+            if loop.time() < self._shared_until:
+                loop.call_soon(loop.call_soon, self._process_next)  # in the step after the next
+                count = min(len(self._queues), self._max_at_once)
+            else:
+                loop.call_soon(self._process_next)
+                count = self._max_at_once
+            for _ in range(count):
                 process = self._queues.take_next()
                 assert process is not None  # they are counted
                 process()

@@ -59,19 +59,31 @@ class Logger:
             if len(self._waiting_entries) > 1:
                 return  # a flush is scheduled already
         try:
-            asyncio.get_running_loop().call_later(FLUSH_DELAY, self.flush)
+            asyncio.get_running_loop().call_later(FLUSH_DELAY, self._flush_some)
         except RuntimeError:  # no event loop
             self.flush()
 
     def flush(self) -> None:
         """Writes the waiting entries, and calls the listeners with them."""
         with self._lock:
+            log_entries, self._waiting_entries = self._waiting_entries, []
+            self._write_requests(log_entries)
+
+    def _flush_some(self) -> None:
+        """Writes a few entries in each step of the event loop, so that no request waits for many."""
+        with self._lock:
+            log_entries = self._waiting_entries[:MAX_ENTRIES_PER_STEP]
+            del self._waiting_entries[:MAX_ENTRIES_PER_STEP]
+            self._write_requests(log_entries)
             if self._waiting_entries:
-                log_entries, self._waiting_entries = self._waiting_entries, []
-                for listener in self._listeners:
-                    for log_entry in log_entries:
-                        listener(log_entry)
-                self._write("\n".join(map(self._format_request, log_entries)))
+                asyncio.get_running_loop().call_soon(self._flush_some)
+
+    def _write_requests(self, log_entries: list[RequestLog]) -> None:
+        for listener in self._listeners:
+            for log_entry in log_entries:
+                listener(log_entry)
+        if log_entries:
+            self._write("\n".join(map(self._format_request, log_entries)))
 
     def _format_request(self, log_entry: RequestLog) -> str:
         level = _level_of(log_entry)
@@ -344,6 +356,7 @@ def _format_message(record: logging.LogRecord) -> str:
 # The arguments of a record do not fit its format, or cannot be converted to text.
 FORMATTING_ERRORS: Final = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, RuntimeError)
 FLUSH_DELAY: Final = 0.02  # seconds that the line of a request may wait
+MAX_ENTRIES_PER_STEP: Final = 32
 MAX_TRACE: Final = 8_000
 MIN_TRACE_LINES: Final = 2  # the message, and the empty text after its newline
 MAX_CACHED_LENGTH: Final = 200
