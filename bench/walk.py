@@ -60,7 +60,7 @@ periodic = {
     ("/gateway/background_runner.py", "_renew_leases"),
 }
 def is_outside(code):
-    if code.co_name == "flush":
+    if code.co_name in ("flush", "_flush_some"):
         return code.co_filename.endswith(("/logger.py", "/logs.py"))
     return any(code.co_name == name and code.co_filename.endswith(file) for file, name in periodic)
 def record(frame, event, argument):

@@ -103,12 +103,12 @@ class OwnerQueues(Generic[T]):
 
 
 class InputQueue:
-    """Takes a few inputs in a millisecond as they come. While more waits, takes one of each owner in every second step of
-    the event loop, so that input of others arrives in between, and a request of others, which takes several steps, waits
-    for few inputs. If there was one owner only for a while, takes a few in each step, which needs less time for each.
-    Input of an owner of which nothing waits is processed as it comes too, for a few owners in each step, so it does not
-    wait for those with many requests. A request is read, resolved and prepared in the steps that follow its input, so
-    this spreads their computation too."""
+    """Takes a few inputs in a millisecond as they come. While more waits, takes one of each owner in every second step
+    of the event loop, so that input of others arrives in between, and a request of others, which takes several steps,
+    waits for few inputs. If there was one owner only for a while, takes a few in each step, which needs less time for
+    each. Input of an owner of which nothing waits is processed as it comes too, for a few owners in each step, so it
+    does not wait for those with many requests. A request is read, resolved and prepared in the steps that follow its
+    input, so this spreads their computation too."""
 
     def __init__(self, max_at_once: int) -> None:
         self._queues = OwnerQueues[Callable[[], None]]()

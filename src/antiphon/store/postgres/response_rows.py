@@ -48,12 +48,16 @@ def index_keys(item_ids: Sequence[str], call_ids: Sequence[str]) -> list[tuple[i
 
 
 def save_columns(saves: Sequence[SaveResponse]) -> Iterator[Sequence[Any]]:
-    """The arguments of SAVE: the rows by column, then the keys by column, each with the owner and the id of its
-    response."""
+    """The arguments of SAVE: the rows by column, then the keys by column, each with the number of its row."""
     yield from zip(*(save.row for save in saves), strict=True)
-    keys = [(*save.row_key, *key) for save in saves for key in save.keys]
-    yield from zip(*keys, strict=True) if keys else ((), (), (), ())
+    keys = [(number, kind, id) for number, save in enumerate(saves, 1) for kind, id in save.keys]
+    yield from zip(*keys, strict=True) if keys else ((), (), ())
 
+
+# The keys of `save_columns`, and whether one is of a saved response: $1 and $2 are the owners and ids of all rows. The
+# keys have the number of their row, because encoding its owner and id for every key takes longer.
+KEY_COLUMNS: Final = "$9::integer[], $10::smallint[], $11::bytea[]"
+IS_OF_RESPONSE: Final = "response.owner = ($1::bytea[])[key.number] AND response.id = ($2::bytea[])[key.number]"
 
 # True for keys that are to be indexed: `ITEM_ONCE` keys only if no other response has them.
 UNLESS_INDEXED: Final = f"""
@@ -77,8 +81,7 @@ WITH saved AS (
     RETURNING seq, owner, id, xmax <> 0 AS replaced
 ), keys AS (
     SELECT response.seq, response.owner, {STORED_KIND} AS kind, key.id FROM saved AS response
-    JOIN unnest($9::bytea[], $10::bytea[], $11::smallint[], $12::bytea[]) AS key (owner, response, kind, id)
-        ON key.owner = response.owner AND key.response = response.id AND {UNLESS_INDEXED}
+    JOIN unnest({KEY_COLUMNS}) AS key (number, kind, id) ON {IS_OF_RESPONSE} AND {UNLESS_INDEXED}
 ), added AS (
     INSERT INTO antiphon_found_by (seq, owner, kind, id) SELECT seq, owner, kind, id FROM keys ON CONFLICT DO NOTHING
 )

@@ -21,6 +21,8 @@ from antiphon.store.postgres.conversations import ADD_ENTRIES, entry_columns
 from antiphon.store.postgres.listener import KEY_LENGTH, Listener
 from antiphon.store.postgres.notifier import Notifier
 from antiphon.store.postgres.response_rows import (
+    IS_OF_RESPONSE,
+    KEY_COLUMNS,
     STORED_KIND,
     UNLESS_INDEXED,
     Row,
@@ -311,12 +313,11 @@ WITH saved AS (
 ), keys AS (
     INSERT INTO antiphon_found_by (seq, owner, kind, id)
     SELECT response.seq, response.owner, {STORED_KIND}, key.id FROM saved AS response
-    JOIN unnest($9::bytea[], $10::bytea[], $11::smallint[], $12::bytea[]) AS key (owner, response, kind, id)
-        ON key.owner = response.owner AND key.response = response.id AND {UNLESS_INDEXED}
+    JOIN unnest({KEY_COLUMNS}) AS key (number, kind, id) ON {IS_OF_RESPONSE} AND {UNLESS_INDEXED}
     ON CONFLICT DO NOTHING
 ), work AS (
     INSERT INTO antiphon_work (seq, id, request) SELECT seq, saved.id, request FROM saved
-    JOIN unnest($1::bytea[], $2::bytea[], $13::bytea[]) AS new_work (owner, id, request) USING (owner, id)
+    JOIN unnest($1::bytea[], $2::bytea[], $12::bytea[]) AS new_work (owner, id, request) USING (owner, id)
 )
 SELECT FROM saved LIMIT 1
 """
