@@ -7,7 +7,14 @@ import ctypes
 import pytest
 
 from antiphon.gateway import memory
-from antiphon.gateway.memory import LARGE_BLOCK, M_MMAP_THRESHOLD, release_free_memory, return_large_blocks
+from antiphon.gateway.memory import (
+    KEPT_MEMORY,
+    LARGE_BLOCK,
+    M_MMAP_THRESHOLD,
+    M_TRIM_THRESHOLD,
+    release_free_memory,
+    return_large_blocks,
+)
 
 
 def test_free_memory_is_given_back_completely(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,7 +29,9 @@ def test_library_without_the_function_is_no_error(monkeypatch: pytest.MonkeyPatc
     release_free_memory()
 
 
-def test_large_blocks_are_given_back_when_they_are_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_blocks_are_given_back_when_they_are_freed_and_some_memory_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     options: list[tuple[int, int]] = []
 
     class Library:
@@ -31,10 +40,10 @@ def test_large_blocks_are_given_back_when_they_are_freed(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(ctypes, "CDLL", lambda _: Library())
     return_large_blocks()
-    assert options == [(M_MMAP_THRESHOLD, LARGE_BLOCK)]
+    assert options == [(M_MMAP_THRESHOLD, LARGE_BLOCK), (M_TRIM_THRESHOLD, KEPT_MEMORY)]
     monkeypatch.setattr(ctypes, "CDLL", lambda _: object())  # a library without the function
     return_large_blocks()
-    assert len(options) == 1
+    assert len(options) == 2
 
 
 def test_function_of_the_library_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,11 +17,13 @@ def release_free_memory() -> None:
 
 
 def return_large_blocks() -> None:
-    """Makes the C library give large blocks of memory back when they are freed. By default it keeps ever larger ones,
-    once one was freed. Does nothing where the C library cannot."""
+    """Makes the C library give large blocks of memory back when they are freed, and keep some memory beyond them. By
+    default it keeps ever larger blocks, once one was freed. With a fixed limit for blocks, it would give back all but
+    128 KiB, and get it again for the next batch of writes. Does nothing where the C library cannot."""
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)
     if set_option is not None:
         set_option(M_MMAP_THRESHOLD, LARGE_BLOCK)
+        set_option(M_TRIM_THRESHOLD, KEPT_MEMORY)
 
 
 @cache
@@ -30,4 +32,6 @@ def _find_trim() -> Callable[[int], int] | None:
 
 
 M_MMAP_THRESHOLD: Final = -3  # of `malloc.h`
+M_TRIM_THRESHOLD: Final = -1
 LARGE_BLOCK: Final = 512 * 1024  # bytes
+KEPT_MEMORY: Final = 8 * 1024 * 1024  # bytes
