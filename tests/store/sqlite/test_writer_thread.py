@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +149,48 @@ def test_concurrent_saves_need_few_statements_and_one_call_of_the_event_loop(
         assert [sql.split(" ", 1)[0] for sql in statements] == ["BEGIN", "INSERT", "INSERT", "WITH", "COMMIT"]
 
     run_with_writer(tmp_path / "a.db", scenario)
+
+
+def test_batch_writes_no_temporary_file(tmp_path: Path) -> None:
+    """SQLite keeps what it needs to undo a statement in memory. The keys are spread over many pages of the index."""
+
+    def find_temporary_files(_: apsw.Cursor) -> set[str]:
+        links = {os.readlink(path) for path in Path("/proc/self/fd").iterdir() if os.path.lexists(path)}
+        return {link for link in links if link.endswith(" (deleted)")}
+
+    async def scenario(writer: WriterThread) -> None:
+        before = await writer.run_write(find_temporary_files)
+        for first in range(0, 512, 64):
+            saves = [
+                SaveResponse(
+                    response_row("anna", record(f"resp_{number}")),
+                    index_keys([sha256(f"{number} {key}".encode()).hexdigest() for key in range(20)], []),
+                )
+                for number in range(first, first + 64)
+            ]
+            writes = [writer.run_write(save) for save in saves]
+            assert await writer.run_write(find_temporary_files) <= before  # in the same transaction
+            await asyncio.gather(*writes)
+
+    run_with_writer(tmp_path / "a.db", scenario)
+
+
+def test_transaction_without_failures_has_no_savepoint(tmp_path: Path) -> None:
+    """With a savepoint, SQLite copies every page before it changes it."""
+    statements: list[str] = []
+
+    async def scenario(writer: WriterThread) -> None:
+        await writer.run_write(
+            lambda cursor: cursor.connection.trace_v2(
+                apsw.SQLITE_TRACE_STMT, lambda statement: statements.append(statement["sql"])
+            )
+        )
+        await asyncio.gather(
+            *(writer.run_write(save_of(f"resp_{n}")) for n in range(3)), writer.run_write(count_tables)
+        )
+
+    run_with_writer(tmp_path / "a.db", scenario)
+    assert not [sql for sql in statements if "SAVEPOINT" in sql]
 
 
 def test_writes_of_an_idle_event_loop_do_not_wait_for_others(tmp_path: Path) -> None:

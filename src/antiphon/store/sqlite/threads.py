@@ -41,8 +41,8 @@ class BatchedWrite(ABC):
     @classmethod
     @abstractmethod
     def write_batch(cls, cursor: apsw.Cursor, writes: Sequence[Any]) -> list[Any]:
-        """Executes all writes in a few statements, and returns the result or exception of each. If this raises, each is
-        executed alone, so it must leave nothing behind that prevents that."""
+        """Executes all writes in a few statements, and returns the result or exception of each. If this raises, the
+        transaction is undone, and each of its writes is executed alone."""
 
 
 class WriterThread:
@@ -161,14 +161,17 @@ class WriterThread:
             self._db = self._connect(lock_timeout)
         set_lock_timeout(self._db, lock_timeout)
         cursor = self._db.cursor()
+        operations = [queued.operation for queued in batch]
         cursor.execute("BEGIN IMMEDIATE")
-        outcomes: list[Any] = []
-        for kind, operations in itertools.groupby((queued.operation for queued in batch), type):
-            if issubclass(kind, BatchedWrite):
-                for writes in _split_sequence(list(operations), MAX_STATEMENT_ROWS):
-                    outcomes += _write_together(cursor, kind, writes)
-            else:
-                outcomes += [_write_alone(cursor, operation) for operation in operations]
+        try:
+            outcomes = _write_all(cursor, operations)
+        except _FailedWrite as failed:
+            if not self._db.in_transaction:
+                raise failed.error from None  # SQLite has undone the transaction
+            # Savepoints would prevent this repetition, but with one, SQLite copies each page before it changes it.
+            cursor.execute("ROLLBACK")
+            cursor.execute("BEGIN IMMEDIATE")
+            outcomes = [_write_alone(cursor, operation) for operation in operations]
         cursor.execute("COMMIT")
         self._must_truncate_log |= any(
             queued.is_deletion and outcome for queued, outcome in zip(batch, outcomes, strict=True)
@@ -299,13 +302,32 @@ def insert_rows(
         )
 
 
-def _write_together(cursor: apsw.Cursor, kind: type[BatchedWrite], writes: Sequence[Any]) -> list[Any]:
-    try:
-        return kind.write_batch(cursor, writes)
-    except (apsw.Error, OverflowError, ValueError):  # at least one write has values that SQLite refuses
-        if not cursor.connection.in_transaction:
-            raise  # SQLite rolled back the whole transaction
-        return [_write_alone(cursor, operation) for operation in writes]
+def _write_all(cursor: apsw.Cursor, operations: Sequence[Operation[Any]]) -> list[Any]:
+    """Executes writes in their order, those of one kind that come one after another together. Returns the result or
+    exception of each. After a `_FailedWrite` the transaction must be undone."""
+    outcomes: list[Any] = []
+    for kind, writes in itertools.groupby(operations, type):
+        if issubclass(kind, BatchedWrite):
+            for batch in _split_sequence(list(writes), MAX_STATEMENT_ROWS):
+                try:
+                    outcomes += kind.write_batch(cursor, batch)
+                except (apsw.Error, OverflowError, ValueError) as error:  # a write has values that SQLite refuses
+                    raise _FailedWrite(error) from error
+        else:
+            for write in writes:
+                try:
+                    outcomes.append(write(cursor))
+                except Exception as error:  # the caller of this write gets it
+                    raise _FailedWrite(error) from error
+    return outcomes
+
+
+class _FailedWrite(Exception):
+    """A write failed, and the others of its transaction probably do not."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
 
 
 def _write_alone(cursor: apsw.Cursor, operation: Operation[Any]) -> Any:

@@ -48,12 +48,11 @@ class Enqueue(BatchedWrite):
     @classmethod
     def write_batch(cls, cursor: apsw.Cursor, enqueues: Sequence[Enqueue]) -> list[None]:
         """Saves all in a few statements. It fails if one of the ids exists."""
-        with cursor.connection:  # a savepoint: an error leaves nothing behind
-            first_seq = insert_responses(cursor, [(enqueue.row, enqueue.keys) for enqueue in enqueues])
-            numbered = list(enumerate(enqueues, first_seq))
-            insert_rows(cursor, INSERT_WORK, WORK_VALUES, [(seq, enqueue.row.id) for seq, enqueue in numbered])
-            requests = [(seq, enqueue.request) for seq, enqueue in numbered]
-            insert_rows(cursor, INSERT_REQUESTS, REQUEST_VALUES, requests)
+        first_seq = insert_responses(cursor, [(enqueue.row, enqueue.keys) for enqueue in enqueues])
+        numbered = list(enumerate(enqueues, first_seq))
+        insert_rows(cursor, INSERT_WORK, WORK_VALUES, [(seq, enqueue.row.id) for seq, enqueue in numbered])
+        requests = [(seq, enqueue.request) for seq, enqueue in numbered]
+        insert_rows(cursor, INSERT_REQUESTS, REQUEST_VALUES, requests)
         return [None] * len(enqueues)
 
 
@@ -92,14 +91,11 @@ class Append(BatchedWrite):
                 work.status = append.status
                 statuses[work.seq] = append.status.hex()
             outcomes.append(True)
-        with cursor.connection:  # a savepoint: an error leaves nothing behind
-            insert_rows(cursor, INSERT_EVENTS, EVENTS_VALUES, batches)
-            if batches:
-                cursor.execute(
-                    SET_NEXT_EVENT, (encode_json([[work.seq, work.next_event] for work in held_work.values()]),)
-                )
-            if statuses:
-                cursor.execute(SET_STATUS, (encode_json(list(statuses.items())),))
+        insert_rows(cursor, INSERT_EVENTS, EVENTS_VALUES, batches)
+        if batches:
+            cursor.execute(SET_NEXT_EVENT, (encode_json([[work.seq, work.next_event] for work in held_work.values()]),))
+        if statuses:
+            cursor.execute(SET_STATUS, (encode_json(list(statuses.items())),))
         return outcomes
 
 
@@ -148,9 +144,8 @@ class Finish(BatchedWrite):
             ended.append((seq, owner, finish))
             states[finish.row.id, finish.runner] = seq, owner, next_event, True  # for a repeated call in this batch
             outcomes.append(True)
-        with cursor.connection:  # a savepoint: an error leaves nothing behind
-            _end_all(cursor, ended)
-            insert_rows(cursor, INSERT_EVENTS, EVENTS_VALUES, batches)
+        _end_all(cursor, ended)
+        insert_rows(cursor, INSERT_EVENTS, EVENTS_VALUES, batches)
         return outcomes
 
 
