@@ -36,8 +36,11 @@ def checked_out(commit: str, repository: Path = REPOSITORY) -> Iterator[Checkout
 
 
 def working_tree(repository: Path = REPOSITORY) -> Checkout:
-    """Returns the sources in the working tree. The id ends with `-dirty` if they differ from the commit."""
-    id = _git(repository, "describe", "--always", "--dirty", "--exclude=*")
+    """Returns the sources in the working tree. The id ends with `-dirty` if `src` differs from the commit: results and
+    documentation may be written during a measurement."""
+    id = _git(repository, "rev-parse", "--short", "HEAD")
+    if _git(repository, "status", "--porcelain", "--", "src"):
+        id += "-dirty"
     return Checkout(id, _subject(repository, "HEAD"), repository / "src")
 
 

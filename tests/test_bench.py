@@ -122,6 +122,8 @@ def test_checked_out_commit_folder_is_removed(repository: Path) -> None:
 def test_working_tree_says_whether_it_differs_from_its_commit(repository: Path) -> None:
     commit = git(repository, "rev-parse", "--short", "HEAD")
     assert (working_tree(repository).id, working_tree(repository).subject) == (commit, "add new")
+    (repository / "results").write_text("of a measurement")
+    assert working_tree(repository).id == commit
     (repository / "src" / "file").write_text("changed")
     assert working_tree(repository).id == f"{commit}-dirty"
 

@@ -103,7 +103,7 @@ class OwnerQueues(Generic[T]):
 
 
 class InputQueue:
-    """Takes a few inputs in a millisecond as they come. While more waits, takes one of each owner in every second step
+    """Takes a few inputs in a millisecond as they come. While more waits, takes one of each owner in every fourth step
     of the event loop, so that input of others arrives in between, and a request of others, which takes several steps,
     waits for few inputs. If there was one owner only for a while, takes a few in each step, which needs less time for
     each. Input of an owner of which nothing waits is processed as it comes too, for a few owners in each step, so it
@@ -118,6 +118,7 @@ class InputQueue:
         self._owners_of_step: set[str] = set()  # whose input was processed beside the queue
         self._last_owner = ""  # whose input was added last
         self._shared_until = 0.0  # time of the event loop until which there are several owners
+        self._steps = 0  # since the last one that processed input of several owners
 
     def take_place(self, now: float) -> bool:
         """Whether input can be processed at once; if not, it must be added. `now` is the time of the event loop."""
@@ -148,12 +149,11 @@ class InputQueue:
         loop = asyncio.get_running_loop()
         self._owners_of_step.clear()
         if self._queues.count > self._max_at_once:
+            loop.call_soon(self._process_next)
+            count = self._max_at_once
             if loop.time() < self._shared_until:
-                loop.call_soon(loop.call_soon, self._process_next)  # in the step after the next
-                count = min(len(self._queues), self._max_at_once)
-            else:
-                loop.call_soon(self._process_next)
-                count = self._max_at_once
+                self._steps = (self._steps + 1) % STEPS_OF_SHARED_INPUT
+                count = 0 if self._steps else min(len(self._queues), self._max_at_once)
             for _ in range(count):
                 process = self._queues.take_next()
                 assert process is not None  # they are counted
@@ -195,3 +195,4 @@ class FairSlots:
 RETRY_AFTER: Final = 1.0  # seconds
 MAX_INPUTS_AT_ONCE: Final = 8
 SHARED_SECONDS: Final = 0.25  # after the last change of the owner
+STEPS_OF_SHARED_INPUT: Final = 4  # a request takes about so many
