@@ -282,12 +282,17 @@ def test_invalid_entry_does_not_fail_others_of_its_transaction(tmp_path: Path) -
 
 
 @pytest.mark.io
-def test_rollback_by_sqlite_fails_every_write_of_the_transaction(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_repeated", [False, True])
+def test_rollback_by_sqlite_fails_every_write_of_the_transaction(tmp_path: Path, is_repeated: bool) -> None:
+    """Also while the writes are repeated one by one."""
     path = path_of_new_store(tmp_path / "a.db")
+    failures: list[apsw.Error] = []
 
     def fill_the_disk(cursor: apsw.Cursor) -> None:
-        cursor.execute("ROLLBACK")  # as SQLite may do by itself when the disk is full
-        raise apsw.FullError
+        failures.append(apsw.FullError())
+        if len(failures) > is_repeated:
+            cursor.execute("ROLLBACK")  # as SQLite may do by itself when the disk is full
+        raise failures[-1]
 
     async def go() -> None:
         writer = WriterThread(partial(sqlite_file.connect, path), asyncio.get_running_loop(), lock_timeout=10.0)
@@ -296,6 +301,7 @@ def test_rollback_by_sqlite_fails_every_write_of_the_transaction(tmp_path: Path)
             operations = [writer.run_write(save), writer.run_write(fill_the_disk), writer.run_write(save)]
         outcomes = await asyncio.gather(*operations, return_exceptions=True)
         assert [str(outcome) for outcome in outcomes] == ["the storage is full"] * 3
+        assert len(failures) == 1 + is_repeated
         assert await writer.run_write(lambda cursor: cursor.execute("SELECT count(*) FROM responses").fetchall()) == [
             (0,)
         ]
