@@ -484,6 +484,28 @@ def test_many_request_lines_are_written_in_several_steps_of_the_event_loop() -> 
     assert stream.writes == 3
 
 
+def test_error_of_a_listener_does_not_stop_the_log() -> None:
+    count = 2 * MAX_ENTRIES_PER_STEP
+
+    def fail_once(log_entry: RequestLog) -> None:
+        if log_entry.request_id == "req_0":
+            raise ZeroDivisionError
+
+    async def serve() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context["exception"]))
+        for number in range(count):
+            logger.request(a_line(request_id=f"req_{number}"))
+        while not stream.getvalue():
+            await asyncio.sleep(0.001)
+
+    stream, errors = io.StringIO(), list[Exception]()
+    logger = Logger(stream, "json")
+    logger.add_listener(fail_once)
+    asyncio.run(serve())
+    assert [type(error) for error in errors] == [ZeroDivisionError]
+    assert parsed(stream)[0]["request_id"] == f"req_{MAX_ENTRIES_PER_STEP}"
+
+
 def test_response_id_is_escaped_in_json() -> None:
     line = json.loads(written(response_id='resp"\n{'))
     assert line["response_id"] == 'resp"\n{'

@@ -74,9 +74,9 @@ class Logger:
         with self._lock:
             log_entries = self._waiting_entries[:MAX_ENTRIES_PER_STEP]
             del self._waiting_entries[:MAX_ENTRIES_PER_STEP]
-            self._write_requests(log_entries)
-            if self._waiting_entries:
+            if self._waiting_entries:  # first, so that an error of a listener does not stop the log
                 asyncio.get_running_loop().call_soon(self._flush_some)
+            self._write_requests(log_entries)
 
     def _write_requests(self, log_entries: list[RequestLog]) -> None:
         for listener in self._listeners:

@@ -147,7 +147,7 @@ SETTINGS: Final[dict[str, int | str]] = {
 READER_SETTINGS: Final = {"query_only": 1}
 # Before a statement with many rows changes a page, SQLite copies it. 2: it keeps the copies in memory; by default it
 # writes more than 64 KiB of them to a temporary file, which was a quarter to a third of all pages that a batch writes.
-# There are few: new pages are not copied, nor those that a deletion frees.
+# There are few: new pages are not copied, nor those that a deletion frees. A repeated save copies the whole response.
 WRITER_SETTINGS: Final = {"query_only": 0, "temp_store": 2}
 ERROR_MESSAGES: Final[tuple[tuple[type[Exception] | tuple[type[Exception], ...], str], ...]] = (
     (apsw.BusyError, "the storage is busy: another connection holds the lock; retry"),
